@@ -1,0 +1,113 @@
+import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
+import { shortAddress } from "../mail/address.ts";
+import { displayName, resolve } from "../mail/resolve.ts";
+import type { RunningSession } from "../mail/running.ts";
+import { field, pathField } from "../mail/text.ts";
+import type { MailSession } from "../session/session.ts";
+
+const usage = "Usage: /mailbox, or /mailbox <to> <text>; <to> is a session's name or id. Nothing was sent.";
+
+/** Registers `/mailbox`: this session's address, or a request to another session. `current` is the session that has the mailbox. */
+export function registerMailboxCommand(pi: ExtensionAPI, current: () => MailSession | undefined): void {
+	pi.registerCommand("mailbox", {
+		description: "Show this session's address, or send a request: /mailbox <to> <text>",
+		getArgumentCompletions: (typed) => completions(typed, othersOf(current())),
+		async handler(argument, ctx) {
+			const session = current();
+			if (session === undefined) ctx.ui.notify("The mailbox of this session is off.", "error");
+			else if (argument.trim() === "") showAddress(session, ctx, pi.getSessionName());
+			else send(session, ctx, argument.trim());
+		},
+	});
+}
+
+/** A recipient and a text, as typed after `/mailbox`. */
+export interface Addressed {
+	to: string;
+	text: string;
+}
+
+/**
+ * Splits what was typed. The recipient is in quotes, or the longest running session's name that it starts with, or the
+ * first word. Undefined when there is no recipient or no text.
+ */
+export function parseArgument(argument: string, names: Iterable<string>): Addressed | undefined {
+	const quoted = /^(["'])(.*?)\1(?:\s+|$)(.*)$/s.exec(argument);
+	if (quoted !== null) return addressed(quoted[2], quoted[3]);
+	let longest = "";
+	for (const name of names) {
+		const rest = argument.slice(name.length);
+		if (argument.startsWith(name) && /^\s/.test(rest) && name.length > longest.length) longest = name;
+	}
+	if (longest !== "") return addressed(longest, argument.slice(longest.length));
+	const words = /^(\S+)\s+(.*)$/s.exec(argument);
+	return addressed(words?.[1], words?.[2]);
+}
+
+function addressed(to: string | undefined, text: string | undefined): Addressed | undefined {
+	const body = text?.trim() ?? "";
+	return to === undefined || to === "" || body === "" ? undefined : { to, text: body };
+}
+
+/** The running sessions that a recipient could be completed to; nothing once a text has begun. */
+function completions(typed: string, sessions: readonly RunningSession[]) {
+	const start = typed.replace(/^["']/, "").toLowerCase();
+	const addresses = sessions.map((session) => session.address);
+	const items = sessions.flatMap((session) => {
+		const name = displayName(session, addresses);
+		if (!name.toLowerCase().startsWith(start) && !session.address.startsWith(start)) return [];
+		const value = `${/\s/.test(name) ? `"${name}"` : name} `;
+		const description = `${session.state} · ${pathField(session.cwd)}`;
+		return [{ value, label: name, description }];
+	});
+	return items.length > 0 ? items : null;
+}
+
+function othersOf(session: MailSession | undefined): RunningSession[] {
+	return session?.running.list().filter(({ address }) => address !== session.mailbox.address) ?? [];
+}
+
+function showAddress(session: MailSession, ctx: ExtensionCommandContext, name: string | undefined): void {
+	const { mailbox, running } = session;
+	const others = running.list().map(({ address }) => address);
+	const short = shortAddress(mailbox.address, others);
+	const named = name === undefined ? `none; other sessions see ${short} (set one with /name)` : field(name);
+	ctx.ui.notify(`Mailbox address: ${mailbox.address}\nName: ${named}`, "info");
+}
+
+function send(session: MailSession, ctx: ExtensionCommandContext, argument: string): void {
+	const { mailbox } = session;
+	const running = session.running.list();
+	const parsed = parseArgument(
+		argument,
+		running.flatMap(({ name }) => (name === undefined ? [] : [name])),
+	);
+	if (parsed === undefined) {
+		ctx.ui.notify(usage, "error");
+		return;
+	}
+	const resolved = resolve(parsed.to, { running, self: mailbox.address, hasMailbox: mailbox.isKnown });
+	if (!resolved.ok) {
+		ctx.ui.notify(resolved.message, "error");
+		return;
+	}
+	const { address } = resolved;
+	const wasKnown = mailbox.isKnown(address);
+	const outcome = mailbox.deliver({ to: address, kind: "request", body: parsed.text, hops: 0 });
+	if (!outcome.ok) {
+		ctx.ui.notify(outcome.message, "error");
+		return;
+	}
+	const notes = [`Sent ${outcome.envelope.id} to ${address}`];
+	const recipient = running.find((other) => other.address === address);
+	if (recipient === undefined) {
+		notes.push(
+			wasKnown
+				? "That session is not running; the mail waits until it starts."
+				: "No session with this id has been seen on this machine; the mail waits for one.",
+		);
+	}
+	if (!outcome.durable) notes.push("The disk did not confirm it: a power cut could still undo it.");
+	ctx.ui.notify(notes.join("\n"), "info");
+	session.refresh();
+}

@@ -1,0 +1,41 @@
+/** The longest address in characters (design D22). */
+const maxAddressLength = 128;
+
+const addressPattern = /^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$/;
+const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+/** Folders of the mail root that are no mailbox. Compared without case: some file systems have none. */
+const reservedNames = new Set(["running"]);
+
+/** The shortest id prefix that people may type, and the shortest that is shown (PSM-031, design D6). */
+export const shortIdLength = 8;
+
+/** Whether a session id can be an address. Everything Pi accepts as a session id is, up to 128 characters, except reserved names. */
+export function isAddress(id: string): boolean {
+	return id.length <= maxAddressLength && addressPattern.test(id) && !isReservedAddress(id);
+}
+
+/** Whether a session id is the name of one of the root's own folders: a session of that id has no mailbox. */
+export function isReservedAddress(id: string): boolean {
+	return reservedNames.has(id.toLowerCase());
+}
+
+/** Whether a text is a whole session id as Pi makes them. */
+export function isUuid(text: string): boolean {
+	return uuidPattern.test(text);
+}
+
+/** The one spelling of an address: a UUID in lower case, anything else as it is. Apply it before a path is built or two are compared. */
+export function canonicalAddress(id: string): string {
+	return isUuid(id) ? id.toLowerCase() : id;
+}
+
+/** The shortest prefix of `address`, of at least 8 characters, that no other of `addresses` starts with. */
+export function shortAddress(address: string, addresses: Iterable<string>): string {
+	let length = shortIdLength;
+	for (const other of addresses) {
+		if (other === address) continue;
+		while (length < address.length && other.startsWith(address.slice(0, length))) length++;
+	}
+	return address.slice(0, length);
+}

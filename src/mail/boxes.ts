@@ -1,0 +1,34 @@
+import { join } from "node:path";
+import type { Disk } from "./disk.ts";
+
+/** The folders of one address (PSM-005). */
+export interface Boxes {
+	folder: string;
+	/** Mail that is being written. */
+	tmp: string;
+	/** Mail that waits. */
+	new: string;
+	/** Mail that was claimed. */
+	cur: string;
+	/** Copies of what this address sent. */
+	sent: string;
+}
+
+/** Where the boxes of an address lie. The address must have passed `isAddress`: a path is built from it. */
+export function boxesOf(root: string, address: string): Boxes {
+	const folder = join(root, address);
+	return {
+		folder,
+		tmp: join(folder, "tmp"),
+		new: join(folder, "new"),
+		cur: join(folder, "cur"),
+		sent: join(folder, "sent"),
+	};
+}
+
+/** Makes the missing boxes, of mode 0700; says whether the address is new. Throws `UnfitError` when one of them is no folder of ours. */
+export function makeBoxes(disk: Disk, boxes: Boxes): boolean {
+	const made = disk.ensureFolder(boxes.folder);
+	for (const box of [boxes.tmp, boxes.new, boxes.cur, boxes.sent]) disk.ensureFolder(box);
+	return made;
+}

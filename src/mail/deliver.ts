@@ -1,0 +1,176 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { canonicalAddress, isAddress } from "./address.ts";
+import { type Boxes, boxesOf, makeBoxes } from "./boxes.ts";
+import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
+import {
+	awaitsAnswer,
+	type Envelope,
+	envelopeFileName,
+	type MailKind,
+	maxBodyBytes,
+	type ReplyStatus,
+	serialiseEnvelope,
+} from "./envelope.ts";
+import type { MailboxState } from "./state.ts";
+
+/** What a sender decides about a mail; the rest of its envelope follows. */
+export interface Draft {
+	to: string;
+	kind: MailKind;
+	body: string;
+	/** Hop count of the run that sends it; 0 when a person does. */
+	hops: number;
+	/** The ids that a reply answers. */
+	inReplyTo?: readonly string[];
+	/** How the answering run ended; replies only. */
+	status?: ReplyStatus;
+	/** A UUID chosen by the caller, for a mail that may have to be sent again. Default: a new one. */
+	id?: string;
+}
+
+/** A mail that lies in its recipient's inbox. `durable` is false when a power cut could still undo it. */
+export interface Delivered {
+	ok: true;
+	envelope: Envelope;
+	durable: boolean;
+}
+
+/** Why nothing was sent: the code for programs, the message (one sentence) for people (design D9). */
+export interface Refusal {
+	ok: false;
+	code: "empty" | "too_large" | "invalid_address" | "self" | "mailbox_full" | "unfit_mailbox" | "io";
+	message: string;
+}
+
+/** Most mails that wait in one inbox; answers are exempt (design D10). */
+export const maxUnread = 256;
+
+interface Sender {
+	disk: Disk;
+	root: string;
+	address: string;
+	boxes: Boxes;
+	state: MailboxState;
+	now: () => number;
+	durable: boolean;
+}
+
+/**
+ * Delivers one mail: afterwards it lies in the recipient's `new/` and, unless it is a reply, as a copy in `sent/`; or
+ * nothing was sent and nothing is left. The system calls in order, and what a crash after each leaves:
+ *
+ *   write and fsync tmp/<name>      rubbish in the recipient's tmp/
+ *   link it as sent/<name>.part     the same, and a .part whose mail is nowhere: removed at the sender's next start
+ *   rename tmp/<name> to new/       delivered; the .part becomes the copy at the sender's next start
+ *   fsync new/ and sent/            the same, and a power cut cannot undo it
+ *   rename .part to sent/<name>     done
+ */
+export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
+	const { disk, state, durable } = sender;
+	const to = canonicalAddress(draft.to);
+	const keepsCopy = draft.kind !== "reply";
+	const refusal = refusalOf(sender.address, to, draft);
+	if (refusal !== undefined) return refusal;
+	const boxes = boxesOf(sender.root, to);
+	try {
+		const isNew = makeBoxes(disk, boxes);
+		if (isNew && durable) succeeds(() => syncFolders(disk, [boxes.folder, sender.root]));
+		if (keepsCopy && isFull(disk, boxes.new)) {
+			return refuse("mailbox_full", `${to} already has ${maxUnread} unread mails`);
+		}
+	} catch (error) {
+		return error instanceof UnfitError
+			? refuse("unfit_mailbox", `the mailbox ${boxes.folder} cannot be used: ${error.message}`)
+			: refuse("io", errorMessage(error));
+	}
+
+	const time = sender.now();
+	const envelope = envelopeOf(sender.address, to, draft, time);
+	const text = serialiseEnvelope(envelope);
+	let unfinished: string | undefined;
+	let part: string | undefined;
+	let name: string;
+	try {
+		name = envelopeFileName(state.nextStamp(time), envelope.id);
+		unfinished = join(boxes.tmp, name);
+		disk.create(unfinished, text, durable);
+		if (keepsCopy) {
+			part = join(sender.boxes.sent, `${name}.part`);
+			copy(disk, unfinished, part, text, durable);
+		}
+		disk.rename(unfinished, join(boxes.new, name));
+	} catch (error) {
+		for (const path of [unfinished, part]) if (path !== undefined) succeeds(() => disk.remove(path));
+		return refuse("io", errorMessage(error));
+	}
+	const changedFolders = part === undefined ? [boxes.new] : [boxes.new, sender.boxes.sent];
+	const synced = durable && succeeds(() => syncFolders(disk, changedFolders));
+	if (part !== undefined) {
+		const finished = part;
+		succeeds(() => disk.rename(finished, join(sender.boxes.sent, name)));
+		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
+	}
+	return { ok: true, envelope, durable: synced };
+}
+
+function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined {
+	if (!isAddress(to)) return refuse("invalid_address", `${JSON.stringify(to.slice(0, 60))} is not an address`);
+	if (to === from) return refuse("self", "a session cannot send mail to itself");
+	if (draft.kind !== "reply" && draft.body.trim() === "") return refuse("empty", "the text is empty");
+	const bytes = Buffer.byteLength(draft.body);
+	if (bytes <= maxBodyBytes) return undefined;
+	return refuse("too_large", `the text has ${bytes} bytes, more than the limit of ${maxBodyBytes}`);
+}
+
+function envelopeOf(from: string, to: string, draft: Draft, time: number): Envelope {
+	return {
+		id: draft.id ?? randomUUID(),
+		from,
+		to,
+		kind: draft.kind,
+		hops: draft.hops,
+		in_reply_to: [...(draft.inReplyTo ?? [])],
+		status: draft.status ?? "",
+		ts: new Date(time).toISOString(),
+		body: draft.body,
+	};
+}
+
+function isFull(disk: Disk, inbox: string): boolean {
+	let count = 0;
+	for (const name of disk.walk(inbox)) {
+		if (name.endsWith(".json") && ++count >= maxUnread) return true;
+	}
+	return false;
+}
+
+/** Where a second name for a file cannot be made: other file systems, FAT, some network mounts. */
+const linkless = new Set(["EXDEV", "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK"]);
+
+function copy(disk: Disk, from: string, to: string, text: string, durable: boolean): void {
+	try {
+		disk.link(from, to);
+	} catch (error) {
+		if (!linkless.has(errorCode(error) ?? "")) throw error;
+		disk.create(to, text, durable);
+	}
+}
+
+function syncFolders(disk: Disk, folders: readonly string[]): void {
+	for (const folder of folders) disk.syncFolder(folder);
+}
+
+function refuse(code: Refusal["code"], why: string): Refusal {
+	return { ok: false, code, message: `Nothing was sent: ${why}.` };
+}
+
+/** Runs something whose failure changes nothing that was promised; says whether it worked. */
+function succeeds(action: () => void): boolean {
+	try {
+		action();
+		return true;
+	} catch {
+		return false;
+	}
+}

@@ -1,0 +1,192 @@
+import {
+	closeSync,
+	constants,
+	fstatSync,
+	fsyncSync,
+	linkSync,
+	lstatSync,
+	mkdirSync,
+	opendirSync,
+	openSync,
+	readdirSync,
+	readSync,
+	renameSync,
+	unlinkSync,
+	writeFileSync,
+} from "node:fs";
+import { dirname } from "node:path";
+import writeFileAtomic from "write-file-atomic";
+
+/** What lies at a path, links not followed. */
+export type EntryType = "file" | "folder" | "other";
+
+/**
+ * Every operation the mailbox does on disk. All are synchronous, throw Node's own errors (`error.code`) or
+ * {@link UnfitError}, and follow no symlink in the last part of a path. Fault tests wrap this object.
+ */
+export interface Disk {
+	/**
+	 * Makes a folder of mode 0700 and says whether it was made (true) or already there (false).
+	 * Throws {@link UnfitError} when something else lies there, or another user's folder. Parents must exist.
+	 */
+	ensureFolder(path: string): boolean;
+	/** Creates a file of mode 0600 that must not exist yet (EEXIST). `durable`: its content is fsynced. Leaves nothing on failure. */
+	create(path: string, text: string, durable: boolean): void;
+	/** Replaces a small file as a whole: a reader sees the old text or the new. Not fsynced: for what can be rebuilt. */
+	replace(path: string, text: string): void;
+	/** Reads a regular file as UTF-8. Throws {@link UnfitError} for anything else, for more than `maxBytes`, and for invalid UTF-8. */
+	read(path: string, maxBytes: number): string;
+	/** A second name for a file. Throws EEXIST when `to` exists. */
+	link(from: string, to: string): void;
+	/** Moves a file. An existing `to` is overwritten. */
+	rename(from: string, to: string): void;
+	/** Removes a file; one that is not there is fine. */
+	remove(path: string): void;
+	/** The names in a folder, in no order. */
+	list(folder: string): string[];
+	/** The same one by one, for folders whose size grows with age. */
+	walk(folder: string): Generator<string>;
+	/** What lies at a path, or undefined. */
+	entry(path: string): EntryType | undefined;
+	/** Makes created, renamed and removed names in a folder survive a power cut. Does nothing on Windows, which cannot. */
+	syncFolder(folder: string): void;
+}
+
+/** A file or folder that is there but must not be used; the message says what is wrong with it, without naming it. */
+export class UnfitError extends Error {
+	override readonly name = "UnfitError";
+}
+
+/** The real file system. */
+export function nodeDisk(): Disk {
+	return {
+		ensureFolder(path) {
+			const problem = folderProblem(path);
+			if (problem === undefined) return false;
+			if (problem !== "missing") throw new UnfitError(problem);
+			try {
+				mkdirSync(path, { mode: 0o700 });
+				return true;
+			} catch (error) {
+				if (errorCode(error) !== "EEXIST") throw error;
+			}
+			// Somebody else made it in between: it has to pass the same test.
+			const made = folderProblem(path);
+			if (made !== undefined) throw new UnfitError(made);
+			return false;
+		},
+		create(path, text, durable) {
+			const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
+			try {
+				writeFileSync(file, text);
+				if (durable) fsyncSync(file);
+				closeSync(file);
+			} catch (error) {
+				quietly(() => closeSync(file));
+				quietly(() => unlinkSync(path));
+				throw error;
+			}
+		},
+		replace(path, text) {
+			writeFileAtomic.sync(path, text, { mode: 0o600, fsync: false });
+		},
+		read(path, maxBytes) {
+			// O_NONBLOCK: opening a FIFO must not wait for its writer.
+			const file = openSync(path, constants.O_RDONLY | noFollow | nonBlocking);
+			try {
+				const stats = fstatSync(file);
+				if (!stats.isFile()) throw new UnfitError("it is not a regular file");
+				if (stats.size > maxBytes)
+					throw new UnfitError(`it has ${stats.size} bytes, more than the limit of ${maxBytes}`);
+				const bytes = Buffer.allocUnsafe(stats.size);
+				let length = 0;
+				while (length < bytes.length) {
+					const got = readSync(file, bytes, length, bytes.length - length, length);
+					if (got === 0) break;
+					length += got;
+				}
+				return decodeUtf8(bytes.subarray(0, length));
+			} finally {
+				closeSync(file);
+			}
+		},
+		link: linkSync,
+		rename: renameSync,
+		remove(path) {
+			try {
+				unlinkSync(path);
+			} catch (error) {
+				if (errorCode(error) !== "ENOENT") throw error;
+			}
+		},
+		list: (folder) => readdirSync(folder),
+		*walk(folder) {
+			const directory = opendirSync(folder);
+			try {
+				for (let next = directory.readSync(); next !== null; next = directory.readSync()) yield next.name;
+			} finally {
+				directory.closeSync();
+			}
+		},
+		entry(path) {
+			const stats = lstatSync(path, { throwIfNoEntry: false });
+			if (stats === undefined) return undefined;
+			return stats.isFile() ? "file" : stats.isDirectory() ? "folder" : "other";
+		},
+		syncFolder(folder) {
+			if (process.platform === "win32") return;
+			const directory = openSync(folder, constants.O_RDONLY);
+			try {
+				fsyncSync(directory);
+			} finally {
+				closeSync(directory);
+			}
+		},
+	};
+}
+
+/** Makes a folder and its missing parents. The parents are the user's (`~/.local/state`) and may be links. */
+export function ensureFolderAndParents(disk: Disk, path: string): void {
+	mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+	disk.ensureFolder(path);
+}
+
+/** Node's error code (`ENOENT`, …) of anything caught, or undefined. */
+export function errorCode(error: unknown): string | undefined {
+	if (!(error instanceof Error) || !("code" in error)) return undefined;
+	return typeof error.code === "string" ? error.code : undefined;
+}
+
+/** The message of anything caught, on one line. */
+export function errorMessage(error: unknown): string {
+	return (error instanceof Error ? error.message : String(error)).replace(/\s+/g, " ");
+}
+
+// Windows has neither flag, and neither symlinks without privilege nor FIFOs in the file system.
+const noFollow = constants.O_NOFOLLOW ?? 0;
+const nonBlocking = constants.O_NONBLOCK ?? 0;
+
+function folderProblem(path: string): string | undefined {
+	const stats = lstatSync(path, { throwIfNoEntry: false });
+	if (stats === undefined) return "missing";
+	if (stats.isSymbolicLink()) return "it is a symlink";
+	if (!stats.isDirectory()) return "it is not a folder";
+	if (process.getuid !== undefined && stats.uid !== process.getuid()) return "it belongs to another user";
+	return undefined;
+}
+
+function decodeUtf8(bytes: Uint8Array): string {
+	try {
+		return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+	} catch {
+		throw new UnfitError("it is not valid UTF-8");
+	}
+}
+
+function quietly(action: () => void): void {
+	try {
+		action();
+	} catch {
+		// The error that led here is the one to report.
+	}
+}

@@ -1,0 +1,111 @@
+import * as z from "zod/mini";
+import { canonicalAddress, isAddress, isUuid } from "./address.ts";
+
+/**
+ * One mail as it lies on disk (seed "Envelopes", PSM-011). Extra fields are allowed under `x` alone; readers that do
+ * not know them ignore them (design D1).
+ */
+export interface Envelope {
+	/** UUID; what a reply names in `in_reply_to`. */
+	id: string;
+	/** Address of the sender. */
+	from: string;
+	/** Address of the recipient. */
+	to: string;
+	kind: MailKind;
+	/** How many times the chain of mail has woken or steered a session with no person typing. */
+	hops: number;
+	/** The ids that a reply answers, at most 50; empty for other kinds. */
+	in_reply_to: string[];
+	/** How the answering run ended, on replies; otherwise empty. */
+	status: string;
+	/** When it was written, ISO 8601. */
+	ts: string;
+	body: string;
+}
+
+export type MailKind = "request" | "reply" | "message" | "ask";
+export type ReplyStatus = "done" | "stopped" | "failed";
+
+/** Most ids that one reply may name (PSM-016). */
+export const maxInReplyTo = 50;
+/** Largest body that is sent, in bytes of UTF-8 (design D11). */
+export const maxBodyBytes = 1024 * 1024;
+/** Largest envelope file that is read, in bytes (design D11). */
+export const maxEnvelopeBytes = 4 * 1024 * 1024;
+
+/** Whether a mail is answered: requests and asks are. */
+export function awaitsAnswer(envelope: Envelope): boolean {
+	return envelope.kind === "request" || envelope.kind === "ask";
+}
+
+/** What a reader made of an envelope file. The reason is one short line, such as `invalid hops -1`. */
+export type ParsedEnvelope = { ok: true; envelope: Envelope } | { ok: false; reason: string };
+
+/**
+ * Reads an envelope. A kind that this version does not know is read as `message` (PSM-013); one without `kind` and
+ * `hops`, from before they existed, as a reply when it answers something and as a request otherwise (PSM-014).
+ */
+export function parseEnvelope(text: string): ParsedEnvelope {
+	let json: unknown;
+	try {
+		json = JSON.parse(text);
+	} catch {
+		return { ok: false, reason: text.trim() === "" ? "it is empty" : "it is not JSON" };
+	}
+	const parsed = z.safeParse(envelopeSchema, json);
+	if (!parsed.success) return { ok: false, reason: reasonOf(parsed.error.issues[0], json) };
+	const { kind, ...fields } = parsed.data;
+	return { ok: true, envelope: { ...fields, kind: kindOf(kind, fields.in_reply_to) } };
+}
+
+/** The text of an envelope's file. */
+export function serialiseEnvelope(envelope: Envelope): string {
+	return `${JSON.stringify(envelope)}\n`;
+}
+
+/**
+ * The name of an envelope's file: a 15-digit stamp (milliseconds, see `mailbox.ts`) and the id, so that names sort in
+ * send order (PSM-020). A reader trusts the parsed id, never the name.
+ */
+export function envelopeFileName(stamp: number, id: string): string {
+	return `${String(stamp).padStart(15, "0")}-${id}.json`;
+}
+
+const address = z
+	.string()
+	.check(z.refine((text: string) => isAddress(text)))
+	.check(z.overwrite(canonicalAddress));
+const id = z.string().check(z.refine((text: string) => isUuid(text)));
+const envelopeSchema = z.object({
+	id,
+	from: address,
+	to: address,
+	kind: z.optional(z.string()),
+	hops: z._default(z.int().check(z.gte(0)), 0),
+	in_reply_to: z._default(z.array(z.string()).check(z.maxLength(maxInReplyTo)), []),
+	status: z._default(z.string(), ""),
+	ts: z.string().check(z.refine((text: string) => !Number.isNaN(Date.parse(text)))),
+	body: z.string(),
+});
+
+const knownKinds: readonly string[] = ["request", "reply", "message", "ask"] satisfies MailKind[];
+
+function isMailKind(kind: string): kind is MailKind {
+	return knownKinds.includes(kind);
+}
+
+function kindOf(kind: string | undefined, inReplyTo: string[]): MailKind {
+	if (kind === undefined) return inReplyTo.length > 0 ? "reply" : "request";
+	return isMailKind(kind) ? kind : "message";
+}
+
+function reasonOf(issue: { path: PropertyKey[] } | undefined, json: unknown): string {
+	const key = issue?.path[0];
+	if (typeof key !== "string" || typeof json !== "object" || json === null) return "it is not a JSON object";
+	const value = Object.entries(json).find(([name]) => name === key)?.[1];
+	if (value === undefined) return `${key} is missing`;
+	if (Array.isArray(value)) return `invalid ${key} of ${value.length} items`;
+	const shown = JSON.stringify(value) ?? String(value);
+	return `invalid ${key} ${shown.length > 60 ? `${shown.slice(0, 60)}…` : shown}`;
+}

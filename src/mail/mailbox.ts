@@ -1,0 +1,255 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { isUuid } from "./address.ts";
+import { boxesOf, makeBoxes } from "./boxes.ts";
+import { type Delivered, type Draft, deliver, type Refusal } from "./deliver.ts";
+import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
+import { awaitsAnswer, type Envelope, maxEnvelopeBytes, type ParsedEnvelope, parseEnvelope } from "./envelope.ts";
+import { openState } from "./state.ts";
+
+/** A mail that was moved from `new/` to `cur/` and is marked open: nothing shows yet that a conversation holds it. */
+export interface OpenMail {
+	/** Its name in `cur/`. */
+	name: string;
+	path: string;
+	envelope: Envelope;
+	/** How often a process ended before the mail that it had claimed was in the conversation. */
+	tries: number;
+}
+
+/** What a claim found. */
+export type Claim =
+	| { result: "claimed"; mail: OpenMail }
+	/** Somebody else took it, or took it back. */
+	| { result: "gone" }
+	/** Not a mail at all (a folder, a FIFO, a symlink): it stays where it is. */
+	| { result: "left"; path: string; reason: string }
+	/** Claimed but unreadable: it stays in `cur/` with its reason beside it, and is never tried again (design D12). */
+	| { result: "dead"; path: string; reason: string };
+
+/** A copy of a mail that this address sent. */
+export interface SentCopy {
+	path: string;
+	envelope: Envelope;
+}
+
+/**
+ * The boxes of one address. Everything is synchronous and throws the disk's errors. What may take long is a generator,
+ * which its caller runs in slices.
+ */
+export interface Mailbox {
+	readonly address: string;
+	readonly folder: string;
+	/** The folder to watch for mail. */
+	readonly newFolder: string;
+	/** Delivers one mail, or refuses and leaves nothing; see `deliver.ts`. Throws nothing. */
+	deliver(draft: Draft): Delivered | Refusal;
+	/** Whether an address has a mailbox on this machine. */
+	isKnown(address: string): boolean;
+	/** Names of the mail that waits in `new/`, oldest first. */
+	waiting(): string[];
+	/** Reads a waiting mail without claiming it; undefined when it is gone or cannot be read. */
+	peek(name: string): Envelope | undefined;
+	/** Moves a waiting mail to `cur/` and marks it open. */
+	claim(name: string): Claim;
+	/** Takes the open mark away: the conversation holds the mail, on disk. */
+	close(name: string): void;
+	/** Mail that an earlier process claimed and never closed, in no order. */
+	leftOpen(): Generator<Claim | undefined>;
+	/** Notes that an open mail is handed over once more after a process ended with it. */
+	countTry(mail: OpenMail): void;
+	/** Sets a claimed mail aside for good, with the reason beside it. */
+	bury(name: string, reason: string): void;
+	/** The copy of a mail that this address sent, found by the id inside it. */
+	sentCopy(id: string): SentCopy | undefined;
+	/** How many requests and asks of this address nobody has answered. */
+	awaitingCount(): number;
+	/** Notes that these mails are answered. */
+	answered(ids: readonly string[]): void;
+	/**
+	 * Mends what a crash left in `sent/`, and counts the copies that `state.json` does not know. Yields a warning for each
+	 * mail that turns out not to have been sent.
+	 */
+	recount(): Generator<string | undefined>;
+	/** Writes `state.json` when something in it changed. */
+	saveState(): void;
+}
+
+export interface MailboxOptions {
+	disk: Disk;
+	/** The mail root, which exists. */
+	root: string;
+	/** A canonical address. */
+	address: string;
+	/** Milliseconds since 1970. */
+	now: () => number;
+	/** Whether mail survives a power cut (`durable`) or only a crash (`fast`) (design D5). */
+	durability: "durable" | "fast";
+}
+
+/** Opens the boxes of an address and makes the missing ones. Throws the disk's errors, and `UnfitError` for a box that is no folder of ours. */
+export function openMailbox({ disk, root, address, now, durability }: MailboxOptions): Mailbox {
+	const boxes = boxesOf(root, address);
+	makeBoxes(disk, boxes);
+	const state = openState(disk, boxes.folder);
+	const sender = { disk, root, address, boxes, state, now, durable: durability === "durable" };
+
+	function claim(name: string): Claim {
+		const from = join(boxes.new, name);
+		const type = disk.entry(from);
+		if (type === undefined) return { result: "gone" };
+		if (type !== "file") return { result: "left", path: from, reason: "it is not a regular file" };
+		// Read before it is moved: an error of the machine leaves the mail where it is.
+		const parsed = read(from);
+		// A name that was claimed before is not overwritten. The id inside decides whether it is the same mail.
+		const target = disk.entry(join(boxes.cur, name)) === undefined ? name : `${randomUUID()}-${name}`;
+		const marked = mark(target);
+		try {
+			disk.rename(from, join(boxes.cur, target));
+		} catch (error) {
+			if (marked && disk.entry(join(boxes.cur, target)) === undefined) disk.remove(markOf(target));
+			if (errorCode(error) === "ENOENT") return { result: "gone" };
+			throw error;
+		}
+		return claimed(target, parsed);
+	}
+
+	/** Makes the open mark; false when it is there already, from a claim that was cut short. */
+	function mark(name: string): boolean {
+		try {
+			disk.create(markOf(name), "", false);
+			return true;
+		} catch (error) {
+			if (errorCode(error) === "EEXIST") return false;
+			throw error;
+		}
+	}
+
+	function claimed(name: string, parsed: ParsedEnvelope): Claim {
+		const path = join(boxes.cur, name);
+		if (parsed.ok && parsed.envelope.to === address) {
+			return { result: "claimed", mail: { name, path, envelope: parsed.envelope, tries: triesOf(name) } };
+		}
+		const reason = parsed.ok ? "it is addressed to another session" : parsed.reason;
+		bury(name, reason);
+		return { result: "dead", path, reason };
+	}
+
+	function read(path: string): ParsedEnvelope {
+		try {
+			return parseEnvelope(disk.read(path, maxEnvelopeBytes));
+		} catch (error) {
+			if (error instanceof UnfitError) return { ok: false, reason: error.message };
+			if (errorsOfTheMachine.has(errorCode(error) ?? "")) throw error;
+			return { ok: false, reason: errorMessage(error) };
+		}
+	}
+
+	/** Reads what may be a folder or a FIFO, in a place where only a mail is of interest. */
+	function readIfFile(path: string): Envelope | undefined {
+		if (disk.entry(path) !== "file") return undefined;
+		const parsed = read(path);
+		return parsed.ok ? parsed.envelope : undefined;
+	}
+
+	function triesOf(name: string): number {
+		try {
+			return Number.parseInt(disk.read(markOf(name), 64), 10) || 0;
+		} catch {
+			return 0;
+		}
+	}
+
+	function bury(name: string, reason: string): void {
+		disk.replace(join(boxes.cur, `${name}.reason`), `${reason}\n`);
+		disk.remove(markOf(name));
+	}
+
+	function markOf(name: string): string {
+		return join(boxes.cur, `${name}.open`);
+	}
+
+	function* recount(): Generator<string | undefined> {
+		for (const name of disk.walk(boxes.sent)) {
+			yield undefined;
+			let copy = name;
+			if (name.endsWith(".json.part")) {
+				copy = name.slice(0, -".part".length);
+				if (!isDelivered(copy)) {
+					disk.remove(join(boxes.sent, name));
+					yield `the mail ${copy} was not sent: the session ended while it was sending it`;
+					continue;
+				}
+				disk.rename(join(boxes.sent, name), join(boxes.sent, copy));
+			}
+			if (!copy.endsWith(".json") || state.isCounted(copy)) continue;
+			const envelope = readIfFile(join(boxes.sent, copy));
+			if (envelope !== undefined) state.sent(copy, awaitsAnswer(envelope) ? envelope.id : undefined);
+		}
+		if (!state.known) yield* forgetAnswered();
+		state.recounted();
+	}
+
+	function isDelivered(copy: string): boolean {
+		const envelope = readIfFile(join(boxes.sent, `${copy}.part`));
+		if (envelope === undefined) return false;
+		const recipient = boxesOf(root, envelope.to);
+		return [recipient.new, recipient.cur].some((box) => disk.entry(join(box, copy)) !== undefined);
+	}
+
+	function* forgetAnswered(): Generator<undefined> {
+		for (const name of disk.walk(boxes.cur)) {
+			yield undefined;
+			if (name.endsWith(".json")) state.answered(readIfFile(join(boxes.cur, name))?.in_reply_to ?? []);
+		}
+	}
+
+	return {
+		address,
+		folder: boxes.folder,
+		newFolder: boxes.new,
+		deliver: (draft) => deliver(sender, draft),
+		isKnown: (other) => disk.entry(boxesOf(root, other).folder) === "folder",
+		waiting: () =>
+			disk
+				.list(boxes.new)
+				.filter((name) => name.endsWith(".json"))
+				.sort(),
+		peek: (name) => readIfFile(join(boxes.new, name)),
+		claim,
+		close: (name) => disk.remove(markOf(name)),
+		*leftOpen() {
+			for (const name of disk.walk(boxes.cur)) {
+				yield undefined;
+				if (!name.endsWith(".json.open")) continue;
+				const mail = name.slice(0, -".open".length);
+				if (disk.entry(join(boxes.cur, mail)) === "file") yield claimed(mail, read(join(boxes.cur, mail)));
+				// A claim that ended before its rename: the mail still waits in new/, or was taken back.
+				else disk.remove(markOf(mail));
+			}
+		},
+		countTry(mail) {
+			mail.tries++;
+			disk.replace(markOf(mail.name), String(mail.tries));
+		},
+		bury,
+		sentCopy(id) {
+			if (!isUuid(id)) return undefined;
+			const known = state.awaiting().get(id);
+			const names = known === undefined ? disk.list(boxes.sent).filter((name) => name.endsWith(`${id}.json`)) : [known];
+			for (const name of names) {
+				const path = join(boxes.sent, name);
+				const envelope = readIfFile(path);
+				if (envelope?.id === id) return { path, envelope };
+			}
+			return undefined;
+		},
+		awaitingCount: () => state.awaiting().size,
+		answered: (ids) => state.answered(ids),
+		recount,
+		saveState: () => state.save(),
+	};
+}
+
+/** Errors of the machine, not of the file: worth another try later. */
+const errorsOfTheMachine = new Set(["EMFILE", "ENFILE", "ENOMEM", "EIO", "EINTR", "EAGAIN"]);

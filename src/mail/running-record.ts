@@ -1,0 +1,102 @@
+import * as z from "zod/mini";
+import { canonicalAddress, isAddress } from "./address.ts";
+import { endedToken, type SelfProcess } from "./process.ts";
+
+/**
+ * One session's `running/<address>.json` (seed "Running sessions", PSM-023). Any process of this user can write one:
+ * `name` and `cwd` may hold anything up to the size of the file, so cut and clean them before they are shown.
+ */
+export interface RunningRecord {
+	address: string;
+	/** The Pi session name, when one is set. */
+	name?: string | undefined;
+	cwd: string;
+	pid: number;
+	state: "idle" | "busy";
+	/** Address that the session's waiting ask waits on, or empty. */
+	waitingOn: string;
+	/** When the record was written, ISO 8601. */
+	updated: string;
+	/** Start token of the process (see `process.ts`). */
+	started?: string | undefined;
+	/** What copies older than this package do not write. */
+	x: {
+		/** Boot id of the machine and pid namespace of the process. */
+		boot?: string | undefined;
+		namespace?: string | undefined;
+		/** Random name of the owner, who checks it before each rewrite. */
+		instance?: string | undefined;
+		/** Kinds of mail that the session understands beyond the first four (design D21). */
+		accepts?: string[] | undefined;
+		/** When its waiting ask was published, in milliseconds: in a ring of asks the latest withdraws (design D13). */
+		ticket?: number | undefined;
+	};
+}
+
+/** `unknown`: it runs in another pid namespace, so its process cannot be looked up from here. */
+export type Judgement = "running" | "gone" | "unknown";
+
+/** Largest record file that is read, in bytes. */
+export const maxRecordBytes = 64 * 1024;
+
+/** Reads a record. Fields that it does not know are ignored; the reason for a refusal is one short line. */
+export function parseRecord(text: string): { ok: true; record: RunningRecord } | { ok: false; reason: string } {
+	let json: unknown;
+	try {
+		json = JSON.parse(text);
+	} catch {
+		return { ok: false, reason: text.trim() === "" ? "it is empty" : "it is not JSON" };
+	}
+	const parsed = z.safeParse(recordSchema, json);
+	if (parsed.success) return { ok: true, record: parsed.data };
+	const field = parsed.error.issues[0]?.path.join(".") ?? "";
+	return { ok: false, reason: field === "" ? "it is not a JSON object" : `${field} is missing or invalid` };
+}
+
+/** The text of a record's file. Name and directory are cut at 4096 characters, so that readers accept its size. */
+export function serialiseRecord(record: RunningRecord): string {
+	const name = record.name?.slice(0, maxWrittenLength) || undefined;
+	return `${JSON.stringify({ ...record, name, cwd: record.cwd.slice(0, maxWrittenLength) })}\n`;
+}
+
+/**
+ * Whether a record's process still runs (PSM-026, PSM-027, design D7). `found` is what the system of `self` says of the
+ * record's pid. A token or boot id that either side lacks decides nothing.
+ */
+export function judge(
+	record: RunningRecord,
+	self: SelfProcess,
+	found: { exists: boolean; started: string | undefined },
+): Judgement {
+	const { boot, namespace } = record.x;
+	if (boot !== undefined && self.boot !== undefined && boot !== self.boot) return "gone";
+	if (namespace !== undefined && namespace !== self.namespace) return "unknown";
+	if (!found.exists || found.started === endedToken) return "gone";
+	const isReused = record.started !== undefined && found.started !== undefined && record.started !== found.started;
+	return isReused ? "gone" : "running";
+}
+
+const maxWrittenLength = 4096;
+
+const addressText = z.string().check(z.overwrite(canonicalAddress));
+const optionalText = z.optional(z.string());
+const recordSchema = z.object({
+	address: addressText.check(z.refine((text: string) => isAddress(text))),
+	name: optionalText,
+	cwd: z.string(),
+	pid: z.int(),
+	state: z.enum(["idle", "busy"]),
+	waitingOn: z._default(addressText, ""),
+	updated: z.string(),
+	started: optionalText,
+	x: z._default(
+		z.object({
+			boot: optionalText,
+			namespace: optionalText,
+			instance: optionalText,
+			accepts: z.optional(z.array(z.string())),
+			ticket: z.optional(z.number()),
+		}),
+		{},
+	),
+});

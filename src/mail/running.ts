@@ -1,0 +1,248 @@
+import { join } from "node:path";
+import { canonicalAddress, isAddress } from "./address.ts";
+import { type Disk, errorMessage } from "./disk.ts";
+import type { Processes } from "./process.ts";
+import { runningFolder } from "./root.ts";
+import { openRecordFolder, randomName } from "./running-folder.ts";
+import { type Judgement, judge, type RunningRecord, serialiseRecord } from "./running-record.ts";
+
+/** A record whose process is not known to be gone. */
+export interface RunningSession extends RunningRecord {
+	judgement: Exclude<Judgement, "gone">;
+}
+
+/** What a session says of itself in its record. */
+export type SessionFields = Pick<RunningRecord, "name" | "cwd" | "state" | "waitingOn"> &
+	Pick<RunningRecord["x"], "accepts" | "ticket">;
+
+/** The running-session records under a mail root. Records of processes that are gone are removed by whoever meets them (PSM-026). */
+export interface Running {
+	/** Every session that runs or cannot be judged, by name and then address; those without a name come first. Never throws. */
+	list(): RunningSession[];
+	/** The session of one address, or undefined; looks at its record alone. Never throws. */
+	find(address: string): RunningSession | undefined;
+	/**
+	 * Makes this process the owner of an address, unless another process is. A record that it left itself before a
+	 * `/reload` is taken over. Never throws.
+	 */
+	own(address: string, fields: SessionFields): { ok: true; record: OwnRecord } | RecordRefusal;
+}
+
+/**
+ * The record of this process's session (design D7). Two processes never both get a record's name; but while a third puts
+ * back a record that it took for a dead one, another may take the free name. The first owner then learns it here.
+ */
+export interface OwnRecord {
+	/** Reads the record: false when it is another owner's, or released. One that is missing or unreadable is still ours. */
+	isOwner(): boolean;
+	/** Rewrites the record with these fields changed, and makes it again when it was deleted. Never overwrites another owner's. */
+	update(changed: Partial<SessionFields>): { ok: true } | RecordRefusal;
+	/** Removes the record, unless it is another owner's (PSM-025). Later updates are refused. */
+	release(): void;
+}
+
+/**
+ * Why a record was not written.
+ * - `held`: another process has the address. An owner that lost it has lost it for good and may call `own` again.
+ * - `unwritable`: the disk refused. The next `own` or `update` may succeed; an update then writes what this one would have.
+ * - `released`: its session has ended.
+ */
+export type RecordRefusal =
+	| { ok: false; code: "held"; message: string; holder: RunningRecord }
+	| { ok: false; code: "unwritable" | "released"; message: string };
+
+export interface RunningOptions {
+	disk: Disk;
+	/** The mail root (see `root.ts`). */
+	root: string;
+	processes: Processes;
+	/** Milliseconds since 1970. */
+	now: () => number;
+	/** Hears of each path that cannot be used or cleaned, once, with one line that says why. */
+	warn: (path: string, reason: string) => void;
+}
+
+export function openRunning({ disk, root, processes, now, warn }: RunningOptions): Running {
+	const folder = openRecordFolder(disk, root, now);
+	const warned = new Set<string>();
+
+	return {
+		list() {
+			const names = namesInFolder();
+			const met = names.map(recordNamed).filter((found) => found !== undefined);
+			const judgementOf = look(met.map(({ record }) => record));
+			const sessions: RunningSession[] = [];
+			for (const { text, record } of met) {
+				const judgement = judgementOf(record);
+				if (judgement === "gone") removeDead(record.address, text);
+				else sessions.push({ ...record, judgement });
+			}
+			removeLeftovers(names, new Set(sessions.map(({ address }) => address)));
+			return sessions.sort((a, b) => compareTexts(a.name ?? "", b.name ?? "") || compareTexts(a.address, b.address));
+		},
+
+		find(address) {
+			const found = isAddress(address) ? readOrWarn(address) : undefined;
+			if (found === undefined) return undefined;
+			const judgement = look([found.record])(found.record);
+			if (judgement !== "gone") return { ...found.record, judgement };
+			removeDead(address, found.text);
+			return undefined;
+		},
+
+		own(address, fields) {
+			const instance = randomName();
+			const written = write(address, instance, fields, (there) => {
+				const judgement = look([there])(there);
+				if (judgement === "gone") return "nobody";
+				return judgement === "running" && there.pid === processes.self.pid ? "us" : "another";
+			});
+			return written.ok ? { ok: true, record: ownRecord(address, instance, fields) } : written;
+		},
+	};
+
+	function ownRecord(address: string, instance: string, first: SessionFields): OwnRecord {
+		let fields = first;
+		let ended: RecordRefusal | undefined;
+		const ownerOf = (there: RunningRecord) => (there.x.instance === instance ? "us" : "another");
+		return {
+			isOwner() {
+				if (ended !== undefined) return false;
+				const seen = folder.see(address);
+				if (seen.kind !== "record" || ownerOf(seen.record) === "us") return true;
+				ended = heldBy(seen.record);
+				return false;
+			},
+			update(changed) {
+				if (ended !== undefined) return ended;
+				fields = { ...fields, ...changed };
+				const written = write(address, instance, fields, ownerOf);
+				if (!written.ok && written.code === "held") ended = written;
+				return written;
+			},
+			release() {
+				ended = { ok: false, code: "released", message: "this session's running record was removed at its end" };
+				const seen = folder.see(address);
+				if (seen.kind === "record" && ownerOf(seen.record) === "us") removeDead(address, seen.text);
+			},
+		};
+	}
+
+	function write(
+		address: string,
+		instance: string,
+		fields: SessionFields,
+		ownerOf: (there: RunningRecord) => Owner,
+	): { ok: true } | RecordRefusal {
+		const text = serialiseRecord(recordOf(address, instance, fields));
+		try {
+			const holder = put(address, text, ownerOf);
+			return holder === undefined ? { ok: true } : heldBy(holder);
+		} catch (error) {
+			return { ok: false, code: "unwritable", message: errorMessage(error) };
+		}
+	}
+
+	/** Puts a text under an address's record name, and returns the record that is in the way when it is another's. */
+	function put(address: string, text: string, ownerOf: (there: RunningRecord) => Owner): RunningRecord | undefined {
+		for (let tries = 0; tries < maxTries; tries++) {
+			const seen = folder.see(address);
+			if (seen.kind === "unfit") throw new Error(`${folder.pathOf(address)}: ${seen.reason}`);
+			if (seen.kind === "nothing") {
+				if (folder.place(address, text)) return undefined;
+				continue;
+			}
+			if (seen.kind === "record") {
+				const owner = ownerOf(seen.record);
+				if (owner === "another") return seen.record;
+				if (owner === "us") {
+					folder.replace(address, text);
+					return undefined;
+				}
+			}
+			// A dead owner's, or no record at all: a power cut can leave an empty file.
+			folder.remove(address, seen.text);
+		}
+		throw new Error(`${folder.pathOf(address)} keeps changing`);
+	}
+
+	function recordOf(address: string, instance: string, fields: SessionFields): RunningRecord {
+		const { pid, started, boot, namespace } = processes.self;
+		const { name, cwd, state, waitingOn, accepts, ticket } = fields;
+		const updated = new Date(now()).toISOString();
+		const x = { boot, namespace, instance, accepts, ticket };
+		return { address: canonicalAddress(address), name, cwd, pid, state, waitingOn, updated, started, x };
+	}
+
+	/** Asks the system about the processes of all these records at once. */
+	function look(records: readonly RunningRecord[]): (record: RunningRecord) => Judgement {
+		const pids = new Set(records.map(({ pid }) => pid).filter((pid) => processes.exists(pid)));
+		const tokens = processes.startTokens([...pids]);
+		return (record) => judge(record, processes.self, { exists: pids.has(record.pid), started: tokens.get(record.pid) });
+	}
+
+	function namesInFolder(): string[] {
+		try {
+			return folder.names();
+		} catch (error) {
+			warnOnce(runningFolder(root), errorMessage(error));
+			return [];
+		}
+	}
+
+	function recordNamed(name: string): Found | undefined {
+		if (name.startsWith(".") || !name.endsWith(".json")) return undefined;
+		const address = name.slice(0, -".json".length);
+		if (isAddress(address) && address === canonicalAddress(address)) return readOrWarn(address);
+		warnOnce(join(runningFolder(root), name), "its name is not an address");
+		return undefined;
+	}
+
+	function readOrWarn(address: string): Found | undefined {
+		const seen = folder.see(address);
+		if (seen.kind === "record") return seen;
+		if (seen.kind !== "nothing") warnOnce(folder.pathOf(address), seen.reason);
+		return undefined;
+	}
+
+	function removeDead(address: string, text: string): void {
+		orWarn(folder.pathOf(address), () => folder.remove(address, text));
+	}
+
+	function removeLeftovers(names: readonly string[], running: ReadonlySet<string>): void {
+		const isRunning = (address: string) => running.has(address);
+		const isGone = (record: RunningRecord) => look([record])(record) === "gone";
+		for (const name of names) {
+			orWarn(join(runningFolder(root), name), () => folder.removeLeftover(name, isRunning, isGone));
+		}
+	}
+
+	function orWarn(path: string, remove: () => void): void {
+		try {
+			remove();
+		} catch (error) {
+			warnOnce(path, `it could not be removed: ${errorMessage(error)}`);
+		}
+	}
+
+	function warnOnce(path: string, reason: string): void {
+		if (warned.has(path)) return;
+		warned.add(path);
+		warn(path, reason);
+	}
+}
+
+type Owner = "us" | "another" | "nobody";
+type Found = { text: string; record: RunningRecord };
+
+/** Each further try means that another process changed the record in between. */
+const maxTries = 100;
+
+function heldBy(holder: RunningRecord): RecordRefusal {
+	return { ok: false, code: "held", message: `process ${holder.pid} has this session's running record`, holder };
+}
+
+/** By code units, so that the order does not depend on the reader's language. */
+function compareTexts(a: string, b: string): number {
+	return a < b ? -1 : a > b ? 1 : 0;
+}

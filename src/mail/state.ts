@@ -1,0 +1,108 @@
+import { join } from "node:path";
+import * as z from "zod/mini";
+import { type Disk, errorCode } from "./disk.ts";
+
+/**
+ * What one address remembers between sessions, kept in `<address>/state.json` (design 4.10): its last stamp, and which
+ * of its requests and asks nobody has answered. A cache: a missing or broken file means empty, and files on disk win over it.
+ */
+export interface MailboxState {
+	/** False when there was no file that could be used: everything has to be counted. */
+	readonly known: boolean;
+	/**
+	 * The stamp for the next mail, in milliseconds since 1970: now, or one more than the last, so that the names of one
+	 * sender sort in send order even when the clock steps back (design D14). A clock that was a day or more ahead is forgotten.
+	 */
+	nextStamp(now: number): number;
+	/** Ids that nobody has answered, each with the name of its copy in `sent/`. */
+	awaiting(): ReadonlyMap<string, string>;
+	/** Notes a copy in `sent/`. `id` is given when the mail waits for an answer. */
+	sent(name: string, id: string | undefined): void;
+	/** Whether a copy in `sent/` was noted before, by this process or an earlier one. */
+	isCounted(name: string): boolean;
+	/** Notes that these are answered. Ids that are not waited for are fine. */
+	answered(ids: readonly string[]): void;
+	/** Notes that every copy in `sent/` is counted, so that the next start has to look only at newer ones. */
+	recounted(): void;
+	/** Writes the file when something in it changed. Not fsynced. */
+	save(): void;
+}
+
+/** Opens the state of a mailbox folder. */
+export function openState(disk: Disk, folder: string): MailboxState {
+	const file = join(folder, "state.json");
+	const saved = read(disk, file);
+	const awaiting = new Map(Object.entries(saved?.awaiting ?? {}));
+	const countedBefore = saved?.counted ?? "";
+	let counted = countedBefore;
+	let newest = countedBefore;
+	let isComplete = false;
+	const noted = new Set<string>();
+	let lastStamp = saved?.stamp ?? 0;
+	// Runs ahead of lastStamp, so that not every mail has to write the file.
+	let reservedStamp = lastStamp;
+	let changed = false;
+
+	function write(): void {
+		const newest = [...awaiting].slice(-maxAwaiting);
+		disk.replace(file, JSON.stringify({ stamp: reservedStamp, counted, awaiting: Object.fromEntries(newest) }));
+		changed = false;
+	}
+
+	return {
+		known: saved !== undefined,
+		nextStamp(now) {
+			lastStamp = lastStamp >= now + dayMs ? now : Math.max(now, lastStamp + 1);
+			if (lastStamp > reservedStamp || reservedStamp > lastStamp + dayMs) {
+				reservedStamp = lastStamp + stampReserve;
+				write();
+			}
+			return lastStamp;
+		},
+		awaiting: () => awaiting,
+		sent(name, id) {
+			if (id !== undefined) awaiting.set(id, name);
+			if (name > newest) newest = name;
+			if (isComplete) counted = newest;
+			else noted.add(name);
+			changed = true;
+		},
+		isCounted: (name) => name <= countedBefore || noted.has(name),
+		answered(ids) {
+			for (const id of ids) changed = awaiting.delete(id) || changed;
+		},
+		recounted() {
+			isComplete = true;
+			noted.clear();
+			changed ||= counted !== newest;
+			counted = newest;
+		},
+		save() {
+			if (changed) write();
+		},
+	};
+}
+
+const stateSchema = z.object({
+	stamp: z.int().check(z.gte(0)),
+	/** The newest name in `sent/` that `awaiting` takes into account. */
+	counted: z.string(),
+	awaiting: z.record(z.string(), z.string()),
+});
+
+const dayMs = 24 * 60 * 60 * 1000;
+/** Stamps that one write of the file reserves. */
+const stampReserve = 1000;
+/** More unanswered mails than this are not remembered across a restart. */
+const maxAwaiting = 5000;
+const maxStateBytes = 2 * 1024 * 1024;
+
+function read(disk: Disk, file: string): z.infer<typeof stateSchema> | undefined {
+	try {
+		return z.parse(stateSchema, JSON.parse(disk.read(file, maxStateBytes)));
+	} catch (error) {
+		// Too many open files says nothing about the file: better no mailbox for now than one that has forgotten everything.
+		if (errorCode(error) === "EMFILE" || errorCode(error) === "ENFILE") throw error;
+		return undefined;
+	}
+}

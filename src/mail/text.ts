@@ -1,0 +1,30 @@
+/**
+ * A text from outside as part of one line: control characters, line separators and bidirectional marks become spaces,
+ * and more than `maxCharacters` code points are cut at the end, the last shown being `…` (PSM-060, design D8).
+ */
+export function field(text: string, maxCharacters = 128): string {
+	// A code point has at most two units: the slice spares spreading what is cut anyway.
+	const characters = [...oneLine(text.slice(0, 2 * (maxCharacters + 1)))];
+	return characters.length > maxCharacters
+		? `${characters.slice(0, maxCharacters - 1).join("")}…`
+		: characters.join("");
+}
+
+/** The same for a path, of at most 512 code points. It is cut at the start: what tells one file or folder from another is its end. */
+export function pathField(path: string): string {
+	const characters = [...oneLine(path.slice(-2 * (maxPathCharacters + 1)))];
+	return characters.length > maxPathCharacters
+		? `…${characters.slice(1 - maxPathCharacters).join("")}`
+		: characters.join("");
+}
+
+/** Marks that change the direction in which a line is read, as the inside of a character class. */
+export const bidiMarks = "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069";
+export const loneSurrogate = /\p{Cs}/gu;
+
+const notInLine = new RegExp(`[\\p{Cc}\\u2028\\u2029${bidiMarks}]`, "gu");
+const maxPathCharacters = 512;
+
+function oneLine(text: string): string {
+	return text.replace(notInLine, " ").replace(loneSurrogate, "\ufffd");
+}

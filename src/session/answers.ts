@@ -1,0 +1,112 @@
+import { randomUUID } from "node:crypto";
+import type { SessionEntry } from "@earendil-works/pi-coding-agent";
+import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
+import { keyOf, type Ledger, type Note } from "./ledger.ts";
+import { type Owed, type Settling, settle } from "./obligations.ts";
+import { lastFinished, outcomeOfRun } from "./run.ts";
+
+/**
+ * Answers what this session owes. Replies are noted in the session before the first is written and again after the last:
+ * a start that finds the first note without the second writes the same replies again, under the same ids, and their
+ * recipients pass over those that they have (design 4.8).
+ */
+export interface Answers {
+	/** Settles the run that began after the entry `runStart`. `takeUnread` is asked for unread mail when the user stopped it. */
+	settleRun(run: { runStart: string | null; aborted: boolean; hops: number; takeUnread: () => OpenMail[] }): void;
+	/** Answers what was worked on when the session ended; fails the asks and holds the requests that were not (design D18). */
+	settleRestart(): void;
+	/** Writes what was noted and not written, because of a crash or of the disk. */
+	retry(): void;
+}
+
+export interface AnswersParts {
+	mailbox: Mailbox;
+	ledger: Ledger;
+	/** The session's current branch, from its first entry to its last. */
+	branch: () => readonly SessionEntry[];
+	/** Appends a note to the session, and reads it back into the ledger. */
+	note: (note: Note) => void;
+	warn: (text: string) => void;
+}
+
+/** The longest answer that is sent, in characters; however it is escaped, a reader accepts its envelope. */
+const maxAnswerCharacters = 256 * 1024;
+
+export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersParts): Answers {
+	const { address } = mailbox;
+	/** Requests that a restart came between. That a stop did is in the ledger. */
+	const restarted = new Set<string>();
+
+	/** What is owed, and where its entry stands on the branch; -1 when it stands elsewhere. */
+	function owed(lastAnswer: number): Owed[] {
+		const positions = new Map(branch().map((entry, index) => [entry.id, index]));
+		return ledger.unanswered().map((mail) => {
+			const position = positions.get(mail.entryId);
+			const isWorkedOn = position !== undefined && position < lastAnswer;
+			const isRestarted = !mail.held && restarted.has(keyOf(mail));
+			return {
+				id: mail.id,
+				from: mail.from,
+				kind: mail.kind,
+				held: mail.held || isRestarted,
+				restarted: isRestarted,
+				state: isWorkedOn ? "worked-on" : "read",
+			};
+		});
+	}
+
+	function give(settling: Settling, hops: number): void {
+		const decided = settle(settling);
+		const before = new Set(settling.owed.filter((item) => item.held).map(keyOf));
+		const held = decided.owed.filter((item) => item.held).map(keyOf);
+		const newlyHeld = held.filter((key) => !before.has(key));
+		if (decided.replies.length > 0 || newlyHeld.length > 0) {
+			const replies = decided.replies.map((reply) => ({ id: randomUUID(), hops, ...reply, body: cut(reply.body) }));
+			note({ address, type: "settling", replies, held: newlyHeld });
+		}
+		retry();
+	}
+
+	function retry(): void {
+		const finished: string[] = [];
+		for (const reply of ledger.openReplies()) {
+			const outcome = mailbox.deliver({ ...reply, kind: "reply" });
+			if (!outcome.ok) warn(`could not reply to ${reply.to}: ${outcome.message}`);
+			// Only the disk's errors pass; what can never be delivered is not tried again (design D27).
+			if (outcome.ok || outcome.code !== "io") finished.push(reply.id);
+		}
+		if (finished.length > 0) note({ address, type: "settled", replies: finished });
+	}
+
+	return {
+		settleRun({ runStart, aborted, hops, takeUnread }) {
+			const { lastAssistant, ...outcome } = outcomeOfRun(branch(), runStart, aborted);
+			const unread = outcome.end === "stopped" ? takeUnread() : [];
+			give({ ...outcome, owed: [...owed(lastAssistant), ...unread.flatMap(unreadItem)] }, hops);
+			// The note of the settle stands for them in the ledger.
+			for (const mail of unread) mailbox.close(mail.name);
+		},
+		settleRestart() {
+			const finished = lastFinished(branch());
+			const items = owed(finished?.index ?? -1);
+			const answered = items.filter((item) => item.state === "worked-on");
+			const lost = items.filter((item) => item.state === "read" && item.kind === "ask");
+			for (const item of items) {
+				if (item.state === "read" && item.kind === "request" && !item.held) restarted.add(keyOf(item));
+			}
+			if (finished !== undefined) give({ owed: answered, end: "done", answer: finished.answer }, 0);
+			give({ owed: lost, end: "failed", answer: "", error: "the session was restarted" }, 0);
+		},
+		retry,
+	};
+}
+
+function unreadItem({ envelope }: OpenMail): Owed[] {
+	const { id, from, kind } = envelope;
+	return kind === "request" || kind === "ask" ? [{ id, from, kind, held: false, state: "unread" }] : [];
+}
+
+function cut(answer: string): string {
+	if (answer.length <= maxAnswerCharacters) return answer;
+	return `${answer.slice(0, maxAnswerCharacters).toWellFormed()}\n\n(The answer was cut here, after ${maxAnswerCharacters} characters; the rest is only in the session that gave it.)`;
+}

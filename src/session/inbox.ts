@@ -1,0 +1,109 @@
+import { watch } from "chokidar";
+import { errorMessage } from "../mail/disk.ts";
+import type { Envelope } from "../mail/envelope.ts";
+import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
+
+/** Notices and claims the mail of one session. The watcher is a hint, the scan is the truth (design L5). */
+export interface Inbox {
+	/** Calls `onMail` soon after something changed in `new/`, and about once a second in any case. Until `close`. */
+	watch(onMail: () => void): void;
+	/** Claims mail, oldest first. What cannot be read is set aside with one warning that names the file. */
+	claim(atMost: number): OpenMail[];
+	/**
+	 * Claims only the replies among what waits, since others may depend on them; the rest stays in `new/`. Looks at a
+	 * bounded number of new files: `hasMore` says that it has to be called again.
+	 */
+	claimReplies(): { replies: OpenMail[]; hasMore: boolean };
+	/** Looks at what waits, and claims nothing. */
+	look(): void;
+	/** How many mails waited in `new/` when it was last scanned and were not claimed since. */
+	readonly waitingCount: number;
+	close(): void;
+}
+
+const sweepMs = 1000;
+/** Files that one look at a busy session's inbox reads. */
+const maxPeeks = 100;
+
+export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inbox {
+	/** What was read of waiting mail; undefined for a file that is no mail. Holds waiting names only. */
+	let known = new Map<string, Envelope["kind"] | undefined>();
+	/** Names that are no mail and stay in `new/`. */
+	let left = new Set<string>();
+	let waiting: string[] = [];
+	let stop = () => {};
+
+	/** What `new/` holds now. A folder that cannot be listed holds nothing for the moment. */
+	function scan(): readonly string[] {
+		try {
+			const names = mailbox.waiting();
+			left = new Set(names.filter((name) => left.has(name)));
+			waiting = names.filter((name) => !left.has(name));
+		} catch (error) {
+			waiting = [];
+			warn(`the inbox ${mailbox.newFolder} cannot be read: ${errorMessage(error)}`);
+		}
+		return waiting;
+	}
+
+	function claimOne(name: string): OpenMail | undefined {
+		try {
+			const claim = mailbox.claim(name);
+			if (claim.result === "left") left.add(name);
+			if (claim.result === "left") warn(`${claim.path} is not mail and is passed over: ${claim.reason}`);
+			if (claim.result === "dead") warn(`${claim.path} cannot be delivered and was set aside: ${claim.reason}`);
+			waiting = waiting.filter((other) => other !== name);
+			return claim.result === "claimed" ? claim.mail : undefined;
+		} catch (error) {
+			warn(`the mail ${name} could not be claimed and will be tried again: ${errorMessage(error)}`);
+			return undefined;
+		}
+	}
+
+	return {
+		watch(onMail) {
+			const watcher = watch(mailbox.newFolder, { ignoreInitial: true, persistent: false });
+			watcher.on("add", onMail);
+			watcher.on("error", (error) => {
+				warn(`new mail cannot be watched for and is looked for every second instead: ${errorMessage(error)}`);
+			});
+			const sweep = setInterval(onMail, sweepMs).unref();
+			stop = () => {
+				clearInterval(sweep);
+				watcher.close().catch(() => {});
+			};
+		},
+		claim(atMost) {
+			const claimed: OpenMail[] = [];
+			for (const name of atMost > 0 ? scan() : []) {
+				const mail = claimOne(name);
+				if (mail !== undefined) claimed.push(mail);
+				if (claimed.length >= atMost) break;
+			}
+			return claimed;
+		},
+		claimReplies() {
+			const replies: OpenMail[] = [];
+			const seen = new Map<string, Envelope["kind"] | undefined>();
+			let peeks = 0;
+			for (const name of scan()) {
+				if (!known.has(name)) {
+					if (peeks === maxPeeks) continue;
+					peeks++;
+					known.set(name, mailbox.peek(name)?.kind);
+				}
+				seen.set(name, known.get(name));
+				if (known.get(name) !== "reply") continue;
+				const mail = claimOne(name);
+				if (mail !== undefined) replies.push(mail);
+			}
+			known = seen;
+			return { replies, hasMore: peeks === maxPeeks };
+		},
+		look: scan,
+		get waitingCount() {
+			return waiting.length;
+		},
+		close: () => stop(),
+	};
+}

@@ -1,0 +1,57 @@
+import type { OwnRecord, Running, SessionFields } from "../mail/running.ts";
+
+/** Keeps this session's running record true, and says whether this process is the one that receives its mail (design D7). */
+export interface Presence {
+	/** Takes the address when nobody has it. False while another process runs the same session. */
+	isOwner(): boolean;
+	/** Changes what the record says. While another process has the address, only remembers it. */
+	update(fields: Partial<SessionFields>): void;
+	/** Takes the record away; `keep` leaves it for the same process, after a `/reload`. */
+	end(keep: boolean): void;
+}
+
+export function createPresence(
+	running: Running,
+	address: string,
+	fields: SessionFields,
+	warn: (text: string) => void,
+): Presence {
+	let record: OwnRecord | undefined;
+	let current = fields;
+
+	function take(): boolean {
+		const owned = running.own(address, current);
+		if (owned.ok) {
+			record = owned.record;
+			return true;
+		}
+		if (owned.code === "held") {
+			warn(
+				`process ${owned.holder.pid} has this session open as well and receives its mail; this one can only send until that one ends`,
+			);
+			return false;
+		}
+		// Without a record the others do not see this session, but its mailbox works.
+		warn(`could not write this session's running record: ${owned.message}`);
+		return true;
+	}
+
+	return {
+		isOwner() {
+			if (record?.isOwner() === true) return true;
+			record = undefined;
+			return take();
+		},
+		update(changed) {
+			current = { ...current, ...changed };
+			const written = record?.update(changed);
+			if (written === undefined || written.ok) return;
+			if (written.code === "held") record = undefined;
+			else warn(`could not write this session's running record: ${written.message}`);
+		},
+		end(keep) {
+			if (!keep) record?.release();
+			record = undefined;
+		},
+	};
+}

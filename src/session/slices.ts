@@ -1,0 +1,41 @@
+import { errorMessage } from "../mail/disk.ts";
+
+/** How long one slice may hold the event loop. */
+const sliceMs = 10;
+
+/**
+ * Runs bulk work in slices, each in a turn of the event loop of its own, so that nothing else waits for it. `step` gets
+ * what the work yields; `done` is called at the end, also when the work fails, which `warn` then hears of. The returned
+ * function gives the rest up.
+ */
+export function inSlices<T>(
+	work: Generator<T>,
+	step: (item: T) => void,
+	done: () => void,
+	warn: (text: string) => void,
+): () => void {
+	let next: NodeJS.Immediate | undefined;
+
+	function slice(): void {
+		try {
+			if (isFinished()) done();
+			else next = setImmediate(slice);
+		} catch (error) {
+			warn(errorMessage(error));
+			done();
+		}
+	}
+
+	function isFinished(): boolean {
+		const end = performance.now() + sliceMs;
+		while (performance.now() < end) {
+			const { value, done: isDone } = work.next();
+			if (isDone === true) return true;
+			step(value);
+		}
+		return false;
+	}
+
+	next = setImmediate(slice);
+	return () => clearImmediate(next);
+}
