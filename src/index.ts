@@ -11,18 +11,19 @@ import { type MailSession, openSession } from "./session/session.ts";
  */
 export default function sessionMail(pi: ExtensionAPI): void {
 	const machine = { disk: nodeDisk(), processes: systemProcesses(), now: Date.now, root: mailRoot };
+	const owner: Owner = { isGone: () => isStale(pi) };
 	let session: MailSession | undefined;
 
 	function start(event: SessionStartEvent, ctx: ExtensionContext): void {
 		// Pi before 1.6 fires this twice on some session changes.
 		session?.shutDown({ type: "session_shutdown", reason: "reload" });
 		session = undefined;
-		const rival = rivalOf(pi, ctx);
+		const rival = rivalOf(pi, ctx, owner);
 		if (rival !== undefined) {
 			tell(ctx, rival);
 			return;
 		}
-		owners.set(ctx.sessionManager, pi);
+		owners.set(ctx.sessionManager, owner);
 		registerMailboxCommand(pi, () => session);
 		try {
 			session = openSession(pi, ctx, event, machine);
@@ -40,30 +41,46 @@ export default function sessionMail(pi: ExtensionAPI): void {
 	pi.on("agent_settled", (event) => session?.settled(event));
 	pi.on("session_info_changed", ({ name }) => session?.renamed(name));
 	pi.on("session_shutdown", (event, ctx) => {
-		if (owners.get(ctx.sessionManager) === pi) owners.delete(ctx.sessionManager);
+		if (owners.get(ctx.sessionManager) === owner) owners.delete(ctx.sessionManager);
 		session?.shutDown(event);
 		session = undefined;
 	});
 }
 
-/** Which copy of the package has a session's mailbox. On `globalThis`, since each copy is a module of its own. */
-const owners: WeakMap<object, unknown> = ownersOf(globalThis);
+/** A copy of the package that has a session's mailbox. Copies of different versions may meet: keep its shape. */
+interface Owner {
+	/** Whether Pi has dropped it without a `session_shutdown`. */
+	isGone(): boolean;
+}
 
-function ownersOf(scope: { [key: symbol]: unknown }): WeakMap<object, unknown> {
+/** The owner of each session, by its session manager. On `globalThis`, since each copy is a module of its own. */
+const owners = ownersOf(globalThis);
+
+function ownersOf(scope: { [key: symbol]: unknown }): WeakMap<object, Owner> {
 	const key = Symbol.for("pi-session-mail.owners");
 	const found = scope[key];
 	if (found instanceof WeakMap) return found;
-	const made = new WeakMap<object, unknown>();
+	const made = new WeakMap<object, Owner>();
 	scope[key] = made;
 	return made;
+}
+
+/** Pi throws at every use of what it handed out to an extension that is reloaded or replaced. */
+function isStale(pi: ExtensionAPI): boolean {
+	try {
+		pi.getSessionName();
+		return false;
+	} catch {
+		return true;
+	}
 }
 
 const toolNames = ["session_mail_list", "session_mail_ask", "session_mail_reply", "session_mail_send"];
 
 /** What else has this session's mailbox, as one sentence; undefined when nothing has. */
-function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext): string | undefined {
+function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext, self: Owner): string | undefined {
 	const owner = owners.get(ctx.sessionManager);
-	if (owner !== undefined && owner !== pi) {
+	if (owner !== undefined && owner !== self && !owner.isGone()) {
 		return "pi-session-mail is loaded twice; this copy does nothing. Remove one of the two with: pi remove <source>";
 	}
 	const foreign = pi.getAllTools().find((tool) => toolNames.includes(tool.name));

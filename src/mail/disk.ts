@@ -88,11 +88,12 @@ export function nodeDisk(): Disk {
 			}
 		},
 		replace(path, text) {
+			// The library would follow a link and replace what it points to.
+			if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true) unlinkSync(path);
 			writeFileAtomic.sync(path, text, { mode: 0o600, fsync: false });
 		},
 		read(path, maxBytes) {
-			// O_NONBLOCK: opening a FIFO must not wait for its writer.
-			const file = openSync(path, constants.O_RDONLY | noFollow | nonBlocking);
+			const file = openToRead(path);
 			try {
 				const stats = fstatSync(file);
 				if (!stats.isFile()) throw new UnfitError("it is not a regular file");
@@ -165,6 +166,16 @@ export function errorMessage(error: unknown): string {
 // Windows has neither flag, and neither symlinks without privilege nor FIFOs in the file system.
 const noFollow = constants.O_NOFOLLOW ?? 0;
 const nonBlocking = constants.O_NONBLOCK ?? 0;
+
+function openToRead(path: string): number {
+	try {
+		// O_NONBLOCK: opening a FIFO must not wait for its writer.
+		return openSync(path, constants.O_RDONLY | noFollow | nonBlocking);
+	} catch (error) {
+		if (errorCode(error) === "ELOOP") throw new UnfitError("it is a symlink");
+		throw error;
+	}
+}
 
 function folderProblem(path: string): string | undefined {
 	const stats = lstatSync(path, { throwIfNoEntry: false });

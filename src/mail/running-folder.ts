@@ -6,7 +6,7 @@ import { ensureRoot, runningFolder } from "./root.ts";
 import { maxRecordBytes, parseRecord, type RunningRecord } from "./running-record.ts";
 
 /** What lies under a record's name. */
-export type Seen =
+type Seen =
 	| { kind: "nothing" }
 	| { kind: "record"; text: string; record: RunningRecord }
 	/** A file that can be read and is no record. */
@@ -39,14 +39,10 @@ export interface RecordFolder {
 	/** Removes the record that has this text. One that took its place in the meantime stays, or is put back (design D7). */
 	remove(address: string, text: string): void;
 	/**
-	 * Removes one of the lower three of the table when its process must have crashed. A record that was moved aside and is
-	 * not gone is put back. Other names are left alone.
+	 * Removes one of the lower three of the table when its process must have crashed; a record that was moved aside is first
+	 * put back, where the next reader judges it. Other names are left alone.
 	 */
-	removeLeftover(
-		name: string,
-		isRunning: (address: string) => boolean,
-		isGone: (record: RunningRecord) => boolean,
-	): void;
+	removeLeftover(name: string, isRunning: (address: string) => boolean): void;
 }
 
 export function openRecordFolder(disk: Disk, root: string, now: () => number): RecordFolder {
@@ -89,14 +85,14 @@ export function openRecordFolder(disk: Disk, root: string, now: () => number): R
 			if (moved.kind === "unfit" || moved.text !== text) link(aside, path);
 			disk.remove(aside);
 		},
-		removeLeftover(name, isRunning, isGone) {
+		removeLeftover(name, isRunning) {
 			const path = join(folder, name);
 			const [, temporary, aside, replaced] = leftoverPattern.exec(name) ?? [];
 			if (temporary !== undefined && isOlder(temporary, temporaryKeptMs)) disk.remove(path);
 			if (replaced !== undefined && !isRunning(replaced)) disk.remove(path);
 			if (aside === undefined || !isOlder(aside, asideKeptMs)) return;
 			const seen = see(path);
-			if (seen.kind === "record" && !isGone(seen.record)) link(path, pathOf(seen.record.address));
+			if (seen.kind === "record") link(path, pathOf(seen.record.address));
 			disk.remove(path);
 		},
 	};

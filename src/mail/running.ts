@@ -47,7 +47,7 @@ export interface OwnRecord {
  * - `unwritable`: the disk refused. The next `own` or `update` may succeed; an update then writes what this one would have.
  * - `released`: its session has ended.
  */
-export type RecordRefusal =
+type RecordRefusal =
 	| { ok: false; code: "held"; message: string; holder: RunningRecord }
 	| { ok: false; code: "unwritable" | "released"; message: string };
 
@@ -211,9 +211,8 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 
 	function removeLeftovers(names: readonly string[], running: ReadonlySet<string>): void {
 		const isRunning = (address: string) => running.has(address);
-		const isGone = (record: RunningRecord) => look([record])(record) === "gone";
 		for (const name of names) {
-			orWarn(join(runningFolder(root), name), () => folder.removeLeftover(name, isRunning, isGone));
+			orWarn(join(runningFolder(root), name), () => folder.removeLeftover(name, isRunning));
 		}
 	}
 

@@ -54,6 +54,8 @@ const maxMails = 20;
 const maxTextBytes = 128 * 1024;
 const firstRetryMs = 1000;
 const maxRetryMs = 60_000;
+/** After this long, mail whose run Pi did not start is taken for lost by Pi. */
+const maxDeferredMs = 10 * 60_000;
 
 interface HandoverParts {
 	mailbox: Mailbox;
@@ -79,8 +81,11 @@ export function createHandover(parts: HandoverParts): Handover {
 	const leftOpen = new WeakSet<OpenMail>();
 	let failures = 0;
 	let notBefore = 0;
-	/** Pi took the mail but starts its run later, when all extensions have seen that the last one settled. */
-	let isDeferred = false;
+	/**
+	 * When Pi took mail without starting its run: it does that while extensions still hear that the last run settled, and
+	 * starts it afterwards. To offer the mail again in the meantime would bring it twice.
+	 */
+	let deferredAt: number | undefined;
 
 	function admit(mail: OpenMail): void {
 		const key = keyOf(mail.envelope);
@@ -132,9 +137,16 @@ export function createHandover(parts: HandoverParts): Handover {
 		for (const mail of unsaved.splice(0)) mailbox.close(mail.name);
 	}
 
+	function isDeferred(): boolean {
+		if (inFlight.size === 0 || (deferredAt !== undefined && parts.now() > deferredAt + maxDeferredMs)) {
+			deferredAt = undefined;
+		}
+		return deferredAt !== undefined;
+	}
+
 	function conclude(): void {
 		confirm();
-		isDeferred = false;
+		if (isDeferred()) return;
 		ready.push(...inFlight.values());
 		inFlight.clear();
 	}
@@ -142,7 +154,7 @@ export function createHandover(parts: HandoverParts): Handover {
 	return {
 		whenIdle() {
 			confirm();
-			if (!conversation.isIdle() || isDeferred) return;
+			if (!conversation.isIdle() || isDeferred()) return;
 			if (inFlight.size > 0) {
 				// Pi said that it started a run, and is idle without one: the run could not start.
 				conclude();
@@ -153,7 +165,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			for (const [index, message] of messages.entries()) {
 				conversation.add(message, wakes && index === messages.length - 1);
 			}
-			isDeferred = wakes && conversation.isIdle();
+			if (wakes && conversation.isIdle()) deferredAt = parts.now();
 			confirm();
 		},
 		atTurnEnd() {

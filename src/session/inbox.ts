@@ -62,8 +62,17 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 
 	return {
 		watch(onMail) {
+			let isComing = false;
+			const onAdd = () => {
+				if (isComing) return;
+				isComing = true;
+				setImmediate(() => {
+					isComing = false;
+					onMail();
+				});
+			};
 			const watcher = watch(mailbox.newFolder, { ignoreInitial: true, persistent: false });
-			watcher.on("add", onMail);
+			watcher.on("add", onAdd);
 			watcher.on("error", (error) => {
 				warn(`new mail cannot be watched for and is looked for every second instead: ${errorMessage(error)}`);
 			});

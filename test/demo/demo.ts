@@ -40,7 +40,7 @@ async function demo(): Promise<void> {
 	const home = makeHome();
 	writeFileSync(join(home.agentDir, "settings.json"), JSON.stringify({ quietStartup: true }));
 	writeFileSync(join(home.workDir, "parser.ts"), parser);
-	const script = `!tool read {"path":"parser.ts"}\n!next\n!say ${finding}`;
+	const script = `!tool read {"path":"parser.ts"}\n!next\n!slow 1500 ${finding}`;
 	const author = { home, name: "author" };
 	const reviewer = { home, name: "reviewer", rules: [{ if: "please check the parser", script }] };
 	await (hasTmux() ? showTerminals(author, reviewer) : showConversations(author, reviewer));
@@ -70,10 +70,10 @@ async function showTerminals(author: PiOptions, reviewer: PiOptions): Promise<vo
 	await left.waitForScreen(mail, patience("what was typed"));
 	show("In author, a person types a mail to reviewer.");
 	await left.press("Enter");
-	await right.waitForScreen(finding, patience("the reviewer's finding"));
-	show("It wakes reviewer, whose model reads the file and says what it found.");
+	await right.waitForScreen("read parser.ts", patience("the reviewer reading"));
+	show("It wakes reviewer, whose model reads the file.");
 	await left.waitForScreen(finding, patience("the reply"));
-	show("What it said last has gone back to author by itself.");
+	show("What reviewer said last has gone back to author by itself.");
 }
 
 async function showConversations(author: PiOptions, reviewer: PiOptions): Promise<void> {
@@ -84,9 +84,9 @@ async function showConversations(author: PiOptions, reviewer: PiOptions): Promis
 	console.log(`\n== In author, a person types a mail to reviewer.\n\n${mail}`);
 	await left.prompt(mail);
 	await right.settled(patience("end of the reviewer's run"));
-	await show("It wakes reviewer, whose model reads the file and says what it found.", right);
+	await show("It wakes reviewer, whose model reads the file.", right);
 	await eventually(async () => (await conversation(left)).includes(finding), patience("The reply"));
-	await show("What it said last has gone back to author by itself.", left);
+	await show("What reviewer said last has gone back to author by itself.", left);
 }
 
 /** What a session's user and model have before them, as text. */

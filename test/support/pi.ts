@@ -19,9 +19,7 @@ import type { ModelRequest, Rule } from "./scripted-model.ts";
 /** This repository. */
 export const repository = fileURLToPath(new URL("../..", import.meta.url));
 
-/** The extension as it lies in this repository: the built bundle when there is one, else the source. */
-export const extension = join(repository, "src/extension.js");
-
+const extension = join(repository, "src/extension.js");
 const binaries = join(repository, "node_modules/.bin");
 const scriptedModel = fileURLToPath(new URL("./scripted-model.ts", import.meta.url));
 
@@ -63,7 +61,7 @@ export interface PiOptions {
 	readonly name?: string;
 	/** More arguments, such as `["--session", file]` to resume. */
 	readonly args?: readonly string[];
-	/** Extension files to load besides the scripted model; this repository's {@link extension} by default. */
+	/** Extension files to load besides the scripted model; this repository's src/extension.js by default. */
 	readonly extensions?: readonly string[];
 	/** What the model answers to what, see scripted-model.ts. */
 	readonly rules?: readonly Rule[];
@@ -180,8 +178,7 @@ export class Pi {
 	 */
 	async prompt(text: string, extra: { readonly streamingBehavior?: "steer" | "followUp" } = {}): Promise<void> {
 		this.mark();
-		const response = await this.command({ type: "prompt", message: text, ...extra });
-		if (!response.success) throw new Error(`${this.#label} refused the prompt: ${response.error}`);
+		await this.#mustDo({ type: "prompt", message: text, ...extra });
 	}
 
 	/** Makes {@link waitFor} look only at events from now on, or from just after `event`. */
@@ -205,12 +202,12 @@ export class Pi {
 
 	/** Pi's answer to `get_state`. */
 	async state(): Promise<RpcSessionState> {
-		const response = await this.command({ type: "get_state" });
-		if (response.success && response.command === "get_state") return response.data;
-		throw new Error(`${this.#label} did not give its state: ${JSON.stringify(response)}`);
+		const response = await this.#mustDo({ type: "get_state" });
+		if (response.command === "get_state") return response.data;
+		throw new Error(this.#explain("did not give its state"));
 	}
 
-	/** Learns which session is open now; {@link command} does it by itself. */
+	/** Learns which session is open now. Needed only when an extension has changed it; {@link command} does it by itself. */
 	async refresh(): Promise<void> {
 		const { sessionId, sessionFile } = await this.state();
 		this.sessionId = sessionId;
@@ -219,7 +216,7 @@ export class Pi {
 
 	/** Names the session, as `/name` does. */
 	async setName(name: string): Promise<void> {
-		await this.command({ type: "set_session_name", name });
+		await this.#mustDo({ type: "set_session_name", name });
 	}
 
 	/** The header and entries in the session file; none while there is no file. */
@@ -263,6 +260,12 @@ export class Pi {
 	async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<Exit> {
 		if (!this.#exited) this.#child.kill(signal);
 		return this.#exit;
+	}
+
+	async #mustDo(command: RpcCommand): Promise<RpcResponse & { success: true }> {
+		const response = await this.command(command);
+		if (response.success) return response;
+		throw new Error(this.#explain(`refused ${JSON.stringify(command)}: ${response.error}`));
 	}
 
 	async #find<T>(
@@ -381,7 +384,7 @@ export function atCleanUp(undo: () => unknown): void {
 
 const undos: (() => unknown)[] = [];
 
-// A test run that breaks off leaves nothing behind either.
+// A test run that breaks off leaves no process behind either.
 process.once("exit", () => {
 	for (const undo of undos.splice(0).reverse()) undo();
 });
@@ -423,6 +426,7 @@ function brief(event: PiEvent): string {
 
 function jsonLines<T>(file: string): T[] {
 	if (!existsSync(file)) return [];
-	const lines = readFileSync(file, "utf8").split("\n");
-	return lines.filter((line) => line !== "").map((line) => JSON.parse(line));
+	// What follows the last line break is still being written.
+	const lines = readFileSync(file, "utf8").split("\n").slice(0, -1);
+	return lines.map((line) => JSON.parse(line));
 }

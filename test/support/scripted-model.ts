@@ -2,14 +2,15 @@ import { randomUUID } from "node:crypto";
 import { appendFileSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
+	type Api,
 	type AssistantMessage,
-	type AssistantMessageEventStream,
 	createAssistantMessageEventStream,
 	getCurrentTools,
 	getSystemMessageText,
 	type Message,
+	type Model,
 } from "@earendil-works/pi-ai";
-import type { ExtensionAPI, ProviderConfig } from "@earendil-works/pi-coding-agent";
+import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 
 /**
  * A Pi extension with an offline, deterministic model: `pi -e scripted-model.ts --model scripted/s1`.
@@ -51,7 +52,12 @@ export default function scriptedModel(pi: ExtensionAPI): void {
 				maxTokens: 8192,
 			},
 		],
-		streamSimple: reply,
+		streamSimple: (model, { messages }, options) => {
+			log(messages);
+			const reply = new Reply(model, options?.signal);
+			void reply.play(nextStep(messages));
+			return reply.stream;
+		},
 	});
 }
 
@@ -74,40 +80,78 @@ interface Directive {
 
 type Step = readonly Directive[];
 
-/** The stop reason of a reply that was neither cut off nor failed. */
-type Ending = "stop" | "toolUse";
+/** One reply on its way to Pi. */
+class Reply {
+	readonly stream = createAssistantMessageEventStream();
 
-const reply: NonNullable<ProviderConfig["streamSimple"]> = (model, { messages }, options) => {
-	log(messages);
-	const stream = createAssistantMessageEventStream();
-	const message: AssistantMessage = {
-		role: "assistant",
-		content: [],
-		api: model.api,
-		provider: model.provider,
-		model: model.id,
-		usage: {
-			input: 0,
-			output: 0,
-			cacheRead: 0,
-			cacheWrite: 0,
-			totalTokens: 0,
-			cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 },
-		},
-		stopReason: "pending",
-		timestamp: Date.now(),
-	};
-	stream.push({ type: "start", partial: message });
-	play(nextStep(messages), message, stream, options?.signal).then(
-		(reason) => stream.push({ type: "done", reason, message: { ...message, stopReason: reason } }),
-		(failure: Error) => {
-			const reason = options?.signal?.aborted ? "aborted" : "error";
-			const error = { ...message, stopReason: reason, errorMessage: failure.message } as const;
-			stream.push({ type: "error", reason, error });
-		},
-	);
-	return stream;
-};
+	readonly #message: AssistantMessage;
+	readonly #signal: AbortSignal | undefined;
+
+	constructor({ api, provider, id }: Model<Api>, signal: AbortSignal | undefined) {
+		const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
+		const usage = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, totalTokens: 0, cost };
+		const [timestamp, stopReason] = [Date.now(), "pending" as const];
+		this.#message = { role: "assistant", content: [], api, provider, model: id, usage, stopReason, timestamp };
+		this.#signal = signal;
+	}
+
+	/** Plays `step` until it is done, has failed or is aborted; the stream tells which. */
+	async play(step: Step): Promise<void> {
+		this.stream.push({ type: "start", partial: this.#message });
+		try {
+			for (const directive of step) await this.#follow(directive);
+			const callsTool = this.#message.content.some((block) => block.type === "toolCall");
+			const reason = callsTool ? "toolUse" : "stop";
+			this.stream.push({ type: "done", reason, message: { ...this.#message, stopReason: reason } });
+		} catch (failure) {
+			const reason = this.#signal?.aborted ? "aborted" : "error";
+			const errorMessage = failure instanceof Error ? failure.message : `${failure}`;
+			this.stream.push({ type: "error", reason, error: { ...this.#message, stopReason: reason, errorMessage } });
+		}
+	}
+
+	async #follow({ verb, rest }: Directive): Promise<void> {
+		this.#signal?.throwIfAborted();
+		switch (verb) {
+			case "say":
+				return this.#speak(rest, 0);
+			case "slow": {
+				const [, durationMs, text] = /^(\d+) (.*)$/.exec(rest) ?? [];
+				if (text === undefined) throw new Error(`!slow wants MS TEXT, not: ${rest}`);
+				return this.#speak(text, Number(durationMs));
+			}
+			case "tool":
+				return this.#call(rest);
+			case "hang":
+				return sleep(2 ** 31 - 1, undefined, { signal: this.#signal });
+			case "error":
+				throw new Error(rest);
+		}
+	}
+
+	async #speak(text: string, durationMs: number): Promise<void> {
+		const content = text.replaceAll("\\n", "\n");
+		const block = { type: "text" as const, text: "" };
+		const contentIndex = this.#message.content.push(block) - 1;
+		this.stream.push({ type: "text_start", contentIndex, partial: this.#message });
+		const deltas = durationMs > 0 ? [...content] : [content];
+		for (const delta of deltas) {
+			if (durationMs > 0) await sleep(durationMs / deltas.length, undefined, { signal: this.#signal });
+			block.text += delta;
+			this.stream.push({ type: "text_delta", contentIndex, delta, partial: this.#message });
+		}
+		this.stream.push({ type: "text_end", contentIndex, content, partial: this.#message });
+	}
+
+	#call(text: string): void {
+		const [, name = "", json = "{}"] = /^(\S+)(?: (.*))?$/.exec(text) ?? [];
+		const toolCall = { type: "toolCall" as const, id: randomUUID(), name, arguments: JSON.parse(json) };
+		const contentIndex = this.#message.content.push(toolCall) - 1;
+		this.stream.push({ type: "toolcall_start", contentIndex, partial: this.#message });
+		this.stream.push({ type: "toolcall_delta", contentIndex, delta: json, partial: this.#message });
+		this.stream.push({ type: "toolcall_end", contentIndex, toolCall, partial: this.#message });
+	}
+}
 
 /** The step that is due after `messages`. */
 function nextStep(messages: readonly Message[]): Step {
@@ -124,6 +168,7 @@ function nextStep(messages: readonly Message[]): Step {
 	return steps[0] ?? [{ verb: "say", rest: `echo: ${last ? textOf(last).slice(0, 200) : ""}` }];
 }
 
+/** The script for a message that reads `text`: a rule's, or the message itself. */
 function scriptOf(text: string): string {
 	const file = process.env.PI_SCRIPT_RULES;
 	const rules: Rule[] = file ? JSON.parse(readFileSync(file, "utf8")) : [];
@@ -151,60 +196,7 @@ function parse(text: string): Step[] {
 	return steps;
 }
 
-/** Puts the step into `message` and its events into `stream`. Rejects when the reply fails or is aborted. */
-async function play(
-	step: Step,
-	message: AssistantMessage,
-	stream: AssistantMessageEventStream,
-	signal: AbortSignal | undefined,
-): Promise<Ending> {
-	let ending: Ending = "stop";
-	for (const { verb, rest } of step) {
-		signal?.throwIfAborted();
-		if (verb === "say") await speak(rest, 0, message, stream, signal);
-		if (verb === "slow") {
-			const [, durationMs, text = ""] = /^(\d+) (.*)$/.exec(rest) ?? [];
-			await speak(text, Number(durationMs), message, stream, signal);
-		}
-		if (verb === "tool") {
-			callTool(rest, message, stream);
-			ending = "toolUse";
-		}
-		if (verb === "error") throw new Error(rest);
-		if (verb === "hang") await sleep(2 ** 31 - 1, undefined, { signal });
-	}
-	return ending;
-}
-
-async function speak(
-	text: string,
-	durationMs: number,
-	message: AssistantMessage,
-	stream: AssistantMessageEventStream,
-	signal: AbortSignal | undefined,
-): Promise<void> {
-	const content = text.replaceAll("\\n", "\n");
-	const block = { type: "text" as const, text: "" };
-	const contentIndex = message.content.push(block) - 1;
-	stream.push({ type: "text_start", contentIndex, partial: message });
-	const deltas = durationMs > 0 ? [...content] : [content];
-	for (const delta of deltas) {
-		if (durationMs > 0) await sleep(durationMs / deltas.length, undefined, { signal });
-		block.text += delta;
-		stream.push({ type: "text_delta", contentIndex, delta, partial: message });
-	}
-	stream.push({ type: "text_end", contentIndex, content, partial: message });
-}
-
-function callTool(call: string, message: AssistantMessage, stream: AssistantMessageEventStream): void {
-	const [, name = "", json = "{}"] = /^(\S+)(?: (.*))?$/.exec(call) ?? [];
-	const toolCall = { type: "toolCall" as const, id: randomUUID(), name, arguments: JSON.parse(json) };
-	const contentIndex = message.content.push(toolCall) - 1;
-	stream.push({ type: "toolcall_start", contentIndex, partial: message });
-	stream.push({ type: "toolcall_delta", contentIndex, delta: json, partial: message });
-	stream.push({ type: "toolcall_end", contentIndex, toolCall, partial: message });
-}
-
+/** Writes the request to the log, if there is one. */
 function log(messages: readonly Message[]): void {
 	const file = process.env.PI_SCRIPT_LOG;
 	if (!file) return;
