@@ -1,0 +1,112 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { FileEntry } from "@earendil-works/pi-coding-agent";
+import type { Envelope } from "../../src/mail/envelope.ts";
+import type { RunningRecord } from "../../src/mail/running-record.ts";
+import type { MailDetails } from "../../src/session/ledger.ts";
+import { eventually, type Home, type Pi, type PiEvent, type PiOptions, startPi } from "../support/pi.ts";
+
+/**
+ * A session that has had an exchange with its user: it has a file, and takes mail at once. Its model has been asked once.
+ */
+export async function startedPi(options: PiOptions): Promise<Pi> {
+	const pi = await startPi(options);
+	await pi.prompt("!say hello");
+	await pi.settled();
+	return pi;
+}
+
+/** Types `/mailbox <argument>`; returns what Pi notifies about it. */
+export async function typeMailbox(pi: Pi, argument: string): Promise<string> {
+	await pi.prompt(`/mailbox ${argument}`.trim());
+	return pi.waitFor((event) => notification(event), { what: `notification about /mailbox ${argument}` });
+}
+
+/** Sends a request with `/mailbox`; returns its id. Throws when Pi says something else than that it was sent. */
+export async function sendRequest(pi: Pi, to: string, text: string): Promise<string> {
+	const said = await typeMailbox(pi, `${to} ${text}`);
+	const [, id] = /^Sent (\S+) to \S+$/m.exec(said) ?? [];
+	if (id === undefined) throw new Error(`/mailbox said: ${said}`);
+	return id;
+}
+
+export function notification(event: PiEvent): string | undefined {
+	return event.type === "extension_ui_request" && event.method === "notify" ? event.message : undefined;
+}
+
+/** Waits until the footer reads so; `undefined`: until it shows nothing of the mailbox. */
+export async function footer(pi: Pi, text: string | undefined): Promise<void> {
+	await eventually(() => pi.status().get("mailbox") === text, {
+		what: `The footer "${text}" (it is "${pi.status().get("mailbox")}")`,
+	});
+}
+
+type Box = "tmp" | "new" | "cur" | "sent";
+
+/** The names in a box of an address, in order. */
+export function namesIn(home: Home, address: string, box: Box): string[] {
+	const folder = join(home.mailRoot, address, box);
+	return existsSync(folder) ? readdirSync(folder).sort() : [];
+}
+
+/** The mails in a box of an address, in order. */
+export function mailsIn(home: Home, address: string, box: Box): Envelope[] {
+	const names = namesIn(home, address, box).filter((name) => name.endsWith(".json"));
+	return names.map((name) => JSON.parse(readFileSync(join(home.mailRoot, address, box, name), "utf8")));
+}
+
+/** The replies that have been written to a session, whether it has read them or not. */
+export function repliesTo(home: Home, address: string): Envelope[] {
+	return [...mailsIn(home, address, "cur"), ...mailsIn(home, address, "new")].filter((mail) => mail.kind === "reply");
+}
+
+/** Waits until the one reply to this request is in the conversation of its sender; returns it. */
+export async function replyTo(home: Home, pi: Pi, id: string): Promise<Envelope> {
+	return eventually(
+		() => {
+			const replies = repliesTo(home, pi.sessionId).filter((mail) => mail.in_reply_to.includes(id));
+			if (replies.length > 1) throw new Error(`${replies.length} replies to ${id}`);
+			const [reply] = replies;
+			return reply !== undefined && mailEntries(pi).some((entry) => entry.mail.id === reply.id) && reply;
+		},
+		{ timeoutMs: 15_000, what: `The reply to ${id}` },
+	);
+}
+
+/** A mail in the session file: what it says of itself, the text for the model, and its place among the entries. */
+export interface MailEntry {
+	readonly mail: MailDetails["mail"];
+	readonly text: string;
+	readonly index: number;
+}
+
+/** The mails in the session file, in order. */
+export function mailEntries(pi: { entries(): FileEntry[] }): MailEntry[] {
+	return pi.entries().flatMap((entry, index) => {
+		if (entry.type !== "custom_message" || entry.customType !== "mailbox") return [];
+		const { mail } = entry.details as MailDetails;
+		return [{ mail, text: `${entry.content}`, index }];
+	});
+}
+
+/** What follows one another in the session file, in a word each: `user`, `assistant`, `toolResult`, `mail`. */
+export function conversation(pi: { entries(): FileEntry[] }): string[] {
+	return pi.entries().flatMap((entry) => {
+		if (entry.type === "custom_message") return ["mail"];
+		return entry.type === "message" && entry.message.role !== "system" ? [entry.message.role] : [];
+	});
+}
+
+/** The running record of an address; undefined when it has none. */
+export function runningRecord(home: Home, address: string): RunningRecord | undefined {
+	const file = join(home.mailRoot, "running", `${address}.json`);
+	return existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : undefined;
+}
+
+/** Stops a session's process where it stands; returns what lets it go on. */
+export function pause(home: Home, pi: Pi): () => void {
+	const pid = runningRecord(home, pi.sessionId)?.pid;
+	if (pid === undefined) throw new Error(`${pi.sessionId} has no running record`);
+	process.kill(pid, "SIGSTOP");
+	return () => process.kill(pid, "SIGCONT");
+}
