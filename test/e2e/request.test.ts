@@ -1,8 +1,20 @@
 import { lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { cleanUp, makeHome, startPi } from "../support/pi.ts";
-import { footer, mailEntries, mailsIn, namesIn, replyTo, sendRequest, startedPi, typeMailbox } from "./mail.ts";
+import { cleanUp, eventually, makeHome, startPi } from "../support/pi.ts";
+import {
+	conversation,
+	footer,
+	mailEntries,
+	mailsIn,
+	namesIn,
+	pause,
+	repliesTo,
+	replyTo,
+	sendRequest,
+	startedPi,
+	typeMailbox,
+} from "./mail.ts";
 
 afterEach(cleanUp);
 
@@ -52,4 +64,75 @@ test("PSM-037/047/048 a request wakes the idle reviewer, and its answer comes ba
 		expect([path, stats.mode & 0o777]).toEqual([path, stats.isDirectory() ? 0o700 : 0o600]);
 	}
 	expect(author.stderr + reviewer.stderr).toBe("");
+});
+
+test("PSM-042/062 two senders at once each get the answer to their own requests", async () => {
+	const home = makeHome();
+	const [ann, bob, reviewer] = await Promise.all([
+		startedPi({ home, name: "ann" }),
+		startedPi({ home, name: "bob" }),
+		startedPi({ home, name: "reviewer" }),
+	]);
+	const sendThree = async (sender: typeof ann) => {
+		const ids: string[] = [];
+		for (const number of [1, 2, 3]) ids.push(await sendRequest(sender, "reviewer", `question ${number}`));
+		return ids;
+	};
+	const [fromAnn, fromBob] = await Promise.all([sendThree(ann), sendThree(bob)]);
+	for (const [sender, ids] of [[ann, fromAnn] as const, [bob, fromBob] as const]) {
+		for (const id of ids) await replyTo(home, sender, id);
+		expect(repliesTo(home, sender.sessionId).flatMap((reply) => reply.in_reply_to)).toEqual(ids);
+		expect(sender.modelRequests()).toHaveLength(1);
+		const read = mailEntries(reviewer).filter(({ mail }) => mail.from === sender.sessionId);
+		expect(read.map(({ mail }) => mail.id)).toEqual(ids);
+	}
+	expect(mailEntries(reviewer)).toHaveLength(6);
+});
+
+test("PSM-043, design 4.4: five requests that wait for an idle session cost one model request and one reply", async () => {
+	const home = makeHome();
+	const [author, reviewer] = await Promise.all([
+		startedPi({ home, name: "author" }),
+		startedPi({ home, name: "reviewer" }),
+	]);
+	const goOn = pause(home, reviewer);
+	const ids: string[] = [];
+	for (const number of [1, 2, 3, 4, 5]) ids.push(await sendRequest(author, "reviewer", `request ${number}`));
+	expect(mailsIn(home, reviewer.sessionId, "new")).toHaveLength(5);
+	goOn();
+
+	const reply = await replyTo(home, author, `${ids[0]}`);
+	expect(reply.in_reply_to).toEqual(ids);
+	expect(mailEntries(reviewer).map(({ mail }) => mail.id)).toEqual(ids);
+	expect(conversation(reviewer)).toEqual(["user", "assistant", ...ids.map(() => "mail"), "assistant"]);
+	expect(reviewer.modelRequests()).toHaveLength(2);
+	expect(repliesTo(home, author.sessionId)).toEqual([reply]);
+	await footer(author, "✉ 1 read");
+});
+
+test("PSM-040, D18: a session that is not saved receives and answers", async () => {
+	const home = makeHome();
+	const [author, reviewer] = await Promise.all([
+		startedPi({ home, name: "author" }),
+		startPi({ home, name: "reviewer", args: ["--no-session"] }),
+	]);
+	const id = await sendRequest(author, "reviewer", "are you there? ;; %say I am.");
+	expect(await replyTo(home, author, id)).toMatchObject({ status: "done", body: "I am." });
+	await eventually(() => namesIn(home, reviewer.sessionId, "cur").length === 1, { what: "The end of the open mark" });
+	expect(reviewer.modelRequests()).toHaveLength(1);
+});
+
+test("D18: a session that is not saved answers what it owes with failed when it ends", async () => {
+	const home = makeHome();
+	const [author, reviewer] = await Promise.all([
+		startedPi({ home, name: "author" }),
+		startedPi({ home, name: "reviewer", args: ["--no-session"] }),
+	]);
+	reviewer.mark();
+	const id = await sendRequest(author, "reviewer", "take your time ;; %slow 60000 a long story");
+	await reviewer.waitFor((event) => event.type === "message_update", { what: "answer" });
+	await reviewer.stop();
+	expect(repliesTo(home, author.sessionId)).toEqual([
+		expect.objectContaining({ status: "failed", in_reply_to: [id] }),
+	]);
 });

@@ -1,0 +1,53 @@
+import { existsSync, readdirSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { afterEach, expect, test } from "vitest";
+import { packAndInstall } from "./support/install.ts";
+import { cleanUp, environment, eventually, type Home, makeHome, run, startPi } from "./support/pi.ts";
+
+afterEach(cleanUp);
+
+/** Two sessions of an installed package exchange a request and its answer. */
+async function exchangeMail(home: Home, env: Readonly<Record<string, string>> = {}): Promise<void> {
+	const author = await startPi({ home, name: "author", extensions: [], env });
+	const reviewer = await startPi({ home, name: "reviewer", extensions: [], env });
+	await author.prompt("/mailbox reviewer !say It is fine.");
+	await reviewer.settled();
+	await author.waitFor((event) => event.type === "message_end" && event.message.role === "custom", {
+		what: "the reply",
+	});
+	await author.prompt("what did it say?");
+	await author.settled();
+	const seen = author.modelRequests().at(-1)?.messages.find(({ text }) => text.startsWith("[mailbox] From reviewer"));
+	expect(seen?.text).toContain("\nIt is fine.\n");
+	expect([author.stderr, reviewer.stderr]).toEqual(["", ""]);
+	expect(await reviewer.stop()).toBe(0);
+	expect(await author.stop()).toBe(0);
+}
+
+test("D4 the published package, installed as a user would, carries mail, and is one package of a few files", async () => {
+	const home = makeHome();
+	const folder = await packAndInstall(home);
+	const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+	expect(files.map(({ parentPath, name }) => join(parentPath, name).slice(folder.length + 1)).sort()).toEqual([
+		"CHANGELOG.md",
+		"LICENSE",
+		"README.md",
+		"SECURITY.md",
+		"dist/core.mjs",
+		"package.json",
+		"src/extension.js",
+	]);
+	expect(readdirSync(join(folder, "..")).filter((name) => !name.startsWith("."))).toEqual(["pi-session-mail"]);
+	await exchangeMail(home);
+});
+
+const oldestNode = process.env.OLDEST_NODE ?? "";
+
+test.skipIf(!existsSync(oldestNode))("D2 the published package works on Pi's oldest Node, 22.19", async () => {
+	const home = makeHome();
+	const PATH = [oldestNode, environment(home).PATH].join(delimiter);
+	const { stdout } = await run("node", ["--version"], { env: { ...environment(home), PATH }, cwd: home.workDir });
+	expect(stdout.trim()).toBe("v22.19.0");
+	await packAndInstall(home);
+	await exchangeMail(home, { PATH });
+});
