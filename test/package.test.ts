@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { packAndInstall } from "./support/install.ts";
-import { cleanUp, environment, eventually, type Home, makeHome, run, startPi } from "./support/pi.ts";
+import { cleanUp, environment, type Home, makeHome, run, startPi } from "./support/pi.ts";
 
 afterEach(cleanUp);
 

@@ -5,7 +5,7 @@ import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
 
-const usage = "Usage: /mailbox, or /mailbox <to> <text>; <to> is a session's name or id. Nothing was sent.";
+const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
 
 /** Registers `/mailbox`: this session's address, or a request to another session. `current` is the session that has the mailbox. */
 export function registerMailboxCommand(pi: ExtensionAPI, current: () => MailSession | undefined): void {

@@ -15,6 +15,8 @@ export interface Answers {
 	settleRun(run: { runStart: string | null; aborted: boolean; hops: number; takeUnread: () => OpenMail[] }): void;
 	/** Answers what was worked on when the session ended; fails the asks and holds the requests that were not (design D18). */
 	settleRestart(): void;
+	/** Fails everything that is owed, at the end of a session that is not saved (design D18). */
+	settleEnd(): void;
 	/** Writes what was noted and not written, because of a crash or of the disk. */
 	retry(): void;
 }
@@ -96,6 +98,10 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			}
 			if (finished !== undefined) give({ owed: answered, end: "done", answer: finished.answer }, 0);
 			give({ owed: lost, end: "failed", answer: "", error: "the session was restarted" }, 0);
+		},
+		settleEnd() {
+			const items = owed(-1).map((item) => ({ ...item, held: false }));
+			give({ owed: items, end: "failed", answer: "", error: "the session ended, and it was not saved" }, 0);
 		},
 		retry,
 	};

@@ -118,7 +118,7 @@ export function openSession(
 	/** No prompt came, or the one that came started no run: what mail starts now is its own. */
 	function opened(): void {
 		if (ctx.isIdle()) hops.settled();
-		pump();
+		if (canWake) pump();
 	}
 
 	/** The process that had this session is gone. What it added is in the session's file, and not in this process. */
@@ -224,6 +224,8 @@ export function openSession(
 		},
 		turnEnded({ outcome, toolResults, entries }) {
 			if (!isOwner || !isReady || outcome !== "completed" || toolResults.length === 0) return undefined;
+			// A turn whose tool the user stopped counts as completed for Pi.
+			if (ctx.signal?.aborted === true) return undefined;
 			const { messages, wakes } = handover.atTurnEnd();
 			if (messages.length === 0) return undefined;
 			const added = messages.map((message) => ({ type: "custom_message" as const, ...message }));
@@ -249,6 +251,9 @@ export function openSession(
 			cancelRecovery();
 			inbox.close();
 			gate.close();
+			if (shownStatus !== undefined) ctx.ui.setStatus("mailbox", undefined);
+			// Nobody will ever resume a session without a file.
+			if (isOwner && reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined) answers.settleEnd();
 			mailbox.saveState();
 			presence.end(reason === "reload");
 		},

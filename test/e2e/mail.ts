@@ -1,10 +1,19 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { FileEntry } from "@earendil-works/pi-coding-agent";
 import type { Envelope } from "../../src/mail/envelope.ts";
 import type { RunningRecord } from "../../src/mail/running-record.ts";
 import type { MailDetails } from "../../src/session/ledger.ts";
-import { eventually, type Home, type Pi, type PiEvent, type PiOptions, startPi } from "../support/pi.ts";
+import { eventually, type Home, type Pi, type PiEvent, type PiOptions, repository, startPi } from "../support/pi.ts";
+
+/** This package, for sessions that load other extensions besides. */
+export const ours = join(repository, "src/extension.js");
+
+/** Another extension, from test/e2e/fixtures. */
+export function fixture(name: string): string {
+	return fileURLToPath(new URL(`fixtures/${name}`, import.meta.url));
+}
 
 /**
  * A session that has had an exchange with its user: it has a file, and takes mail at once. Its model has been asked once.
@@ -14,6 +23,21 @@ export async function startedPi(options: PiOptions): Promise<Pi> {
 	await pi.prompt("!say hello");
 	await pi.settled();
 	return pi;
+}
+
+/** Two of them, by the names of author and reviewer; `reviewer` is what the latter has besides. */
+export async function authorAndReviewer(home: Home, reviewer: Partial<PiOptions> = {}): Promise<[Pi, Pi]> {
+	return Promise.all([startedPi({ home, name: "author" }), startedPi({ home, name: "reviewer", ...reviewer })]);
+}
+
+/** Waits until the model has begun to write (since the mark). */
+export async function untilWriting(pi: Pi): Promise<void> {
+	await pi.waitFor((event) => event.type === "message_update", { what: "text of the model" });
+}
+
+/** Waits until a tool call runs (since the mark). */
+export async function untilInTool(pi: Pi): Promise<void> {
+	await pi.waitFor((event) => event.type === "tool_execution_start", { what: "tool call" });
 }
 
 /** Types `/mailbox <argument>`; returns what Pi notifies about it. */
@@ -47,6 +71,16 @@ type Box = "tmp" | "new" | "cur" | "sent";
 export function namesIn(home: Home, address: string, box: Box): string[] {
 	const folder = join(home.mailRoot, address, box);
 	return existsSync(folder) ? readdirSync(folder).sort() : [];
+}
+
+/** The marks of mail that was claimed and is not known to be in the conversation: it would be handed over again. */
+export function openMarks(home: Home, address: string): string[] {
+	return namesIn(home, address, "cur").filter((name) => name.endsWith(".open"));
+}
+
+/** Waits until nothing would be handed over to a session again. */
+export async function allClosed(home: Home, address: string): Promise<void> {
+	await eventually(() => openMarks(home, address).length === 0, { what: `The end of the open marks of ${address}` });
 }
 
 /** The mails in a box of an address, in order. */

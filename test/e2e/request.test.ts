@@ -1,8 +1,10 @@
 import { lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { cleanUp, eventually, makeHome, startPi } from "../support/pi.ts";
+import { cleanUp, makeHome, startPi } from "../support/pi.ts";
 import {
+	allClosed,
+	authorAndReviewer,
 	conversation,
 	footer,
 	mailEntries,
@@ -14,6 +16,7 @@ import {
 	sendRequest,
 	startedPi,
 	typeMailbox,
+	untilWriting,
 } from "./mail.ts";
 
 afterEach(cleanUp);
@@ -51,7 +54,7 @@ test("PSM-037/047/048 a request wakes the idle reviewer, and its answer comes ba
 	await footer(reviewer, "✉ 1 read");
 
 	for (const { sessionId } of [author, reviewer]) {
-		// No open mark: nothing would be handed over again.
+		await allClosed(home, sessionId);
 		expect(namesIn(home, sessionId, "cur")).toEqual([expect.stringMatching(/^\d{15}-.*\.json$/)]);
 		expect(namesIn(home, sessionId, "new")).toEqual([]);
 		expect(namesIn(home, sessionId, "tmp")).toEqual([]);
@@ -91,10 +94,7 @@ test("PSM-042/062 two senders at once each get the answer to their own requests"
 
 test("PSM-043, design 4.4: five requests that wait for an idle session cost one model request and one reply", async () => {
 	const home = makeHome();
-	const [author, reviewer] = await Promise.all([
-		startedPi({ home, name: "author" }),
-		startedPi({ home, name: "reviewer" }),
-	]);
+	const [author, reviewer] = await authorAndReviewer(home);
 	const goOn = pause(home, reviewer);
 	const ids: string[] = [];
 	for (const number of [1, 2, 3, 4, 5]) ids.push(await sendRequest(author, "reviewer", `request ${number}`));
@@ -118,7 +118,8 @@ test("PSM-040, D18: a session that is not saved receives and answers", async () 
 	]);
 	const id = await sendRequest(author, "reviewer", "are you there? ;; %say I am.");
 	expect(await replyTo(home, author, id)).toMatchObject({ status: "done", body: "I am." });
-	await eventually(() => namesIn(home, reviewer.sessionId, "cur").length === 1, { what: "The end of the open mark" });
+	await allClosed(home, reviewer.sessionId);
+	expect(namesIn(home, reviewer.sessionId, "cur")).toHaveLength(1);
 	expect(reviewer.modelRequests()).toHaveLength(1);
 });
 
@@ -130,9 +131,7 @@ test("D18: a session that is not saved answers what it owes with failed when it 
 	]);
 	reviewer.mark();
 	const id = await sendRequest(author, "reviewer", "take your time ;; %slow 60000 a long story");
-	await reviewer.waitFor((event) => event.type === "message_update", { what: "answer" });
+	await untilWriting(reviewer);
 	await reviewer.stop();
-	expect(repliesTo(home, author.sessionId)).toEqual([
-		expect.objectContaining({ status: "failed", in_reply_to: [id] }),
-	]);
+	expect(repliesTo(home, author.sessionId)).toEqual([expect.objectContaining({ status: "failed", in_reply_to: [id] })]);
 });
