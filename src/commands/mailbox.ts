@@ -83,19 +83,19 @@ function send(session: MailSession, ctx: ExtensionCommandContext, argument: stri
 		running.flatMap(({ name }) => (name === undefined ? [] : [name])),
 	);
 	if (parsed === undefined) {
-		ctx.ui.notify(usage, "error");
+		refuse(ctx, argument, usage);
 		return;
 	}
 	const resolved = resolve(parsed.to, { running, self: mailbox.address, hasMailbox: mailbox.isKnown });
 	if (!resolved.ok) {
-		ctx.ui.notify(resolved.message, "error");
+		refuse(ctx, argument, resolved.message);
 		return;
 	}
 	const { address } = resolved;
 	const wasKnown = mailbox.isKnown(address);
 	const outcome = mailbox.deliver({ to: address, kind: "request", body: parsed.text, hops: 0 });
 	if (!outcome.ok) {
-		ctx.ui.notify(outcome.message, "error");
+		refuse(ctx, argument, outcome.message);
 		return;
 	}
 	const notes = [`Sent ${outcome.envelope.id} to ${address}`];
@@ -110,4 +110,10 @@ function send(session: MailSession, ctx: ExtensionCommandContext, argument: stri
 	if (!outcome.durable) notes.push("The disk did not confirm it: a power cut could still undo it.");
 	ctx.ui.notify(notes.join("\n"), "info");
 	session.refresh();
+}
+
+/** Says why nothing was sent, and gives back what was typed, so that it can be mended. */
+function refuse(ctx: ExtensionCommandContext, argument: string, message: string): void {
+	ctx.ui.notify(message, "error");
+	if (ctx.mode === "tui" && ctx.ui.getEditorText() === "") ctx.ui.setEditorText(`/mailbox ${argument}`);
 }
