@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { Disk } from "./disk.ts";
 
 /** The folders of one address (PSM-005). */
@@ -26,9 +26,9 @@ export function boxesOf(root: string, address: string): Boxes {
 	};
 }
 
-/** Makes the missing boxes, of mode 0700; says whether the address is new. Throws `UnfitError` when one of them is no folder of ours. */
-export function makeBoxes(disk: Disk, boxes: Boxes): boolean {
-	const made = disk.ensureFolder(boxes.folder);
-	for (const box of [boxes.tmp, boxes.new, boxes.cur, boxes.sent]) disk.ensureFolder(box);
-	return made;
+/** Makes the missing boxes, of mode 0700; returns the folders that got a new name. Throws `UnfitError` when one of them is no folder of ours. */
+export function makeBoxes(disk: Disk, boxes: Boxes): string[] {
+	const isNew = disk.ensureFolder(boxes.folder);
+	const made = [boxes.tmp, boxes.new, boxes.cur, boxes.sent].filter((box) => disk.ensureFolder(box));
+	return [...(made.length > 0 ? [boxes.folder] : []), ...(isNew ? [dirname(boxes.folder)] : [])];
 }

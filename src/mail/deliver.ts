@@ -9,6 +9,8 @@ import {
 	envelopeFileName,
 	type MailKind,
 	maxBodyBytes,
+	maxEnvelopeBytes,
+	parseEnvelope,
 	type ReplyStatus,
 	serialiseEnvelope,
 } from "./envelope.ts";
@@ -39,7 +41,7 @@ export interface Delivered {
 /** Why nothing was sent: the code for programs, the message (one sentence) for people (design D9). */
 export interface Refusal {
 	ok: false;
-	code: "empty" | "too_large" | "invalid_address" | "self" | "mailbox_full" | "unfit_mailbox" | "io";
+	code: "empty" | "too_large" | "invalid_address" | "self" | "invalid" | "mailbox_full" | "unfit_mailbox" | "io";
 	message: string;
 }
 
@@ -72,22 +74,25 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const keepsCopy = draft.kind !== "reply";
 	const refusal = refusalOf(sender.address, to, draft);
 	if (refusal !== undefined) return refusal;
+	const time = sender.now();
+	const envelope = envelopeOf(sender.address, to, draft, time);
+	const text = serialiseEnvelope(envelope);
+	const unreadable = unreadableBecause(text);
+	if (unreadable !== undefined) return unreadable;
 	const boxes = boxesOf(sender.root, to);
+	let synced = durable;
 	try {
-		const isNew = makeBoxes(disk, boxes);
-		if (isNew && durable) succeeds(() => syncFolders(disk, [boxes.folder, sender.root]));
+		const changed = makeBoxes(disk, boxes);
+		if (durable) synced = succeeds(() => syncFolders(disk, changed));
 		if (keepsCopy && isFull(disk, boxes.new)) {
 			return refuse("mailbox_full", `${to} already has ${maxUnread} unread mails`);
 		}
 	} catch (error) {
 		return error instanceof UnfitError
-			? refuse("unfit_mailbox", `the mailbox ${boxes.folder} cannot be used: ${error.message}`)
+			? refuse("unfit_mailbox", `its mailbox cannot be used: ${error.message}`)
 			: refuse("io", errorMessage(error));
 	}
 
-	const time = sender.now();
-	const envelope = envelopeOf(sender.address, to, draft, time);
-	const text = serialiseEnvelope(envelope);
 	let unfinished: string | undefined;
 	let part: string | undefined;
 	let name: string;
@@ -105,10 +110,10 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 		return refuse("io", errorMessage(error));
 	}
 	const changedFolders = part === undefined ? [boxes.new] : [boxes.new, sender.boxes.sent];
-	const synced = durable && succeeds(() => syncFolders(disk, changedFolders));
+	if (durable) synced = succeeds(() => syncFolders(disk, changedFolders)) && synced;
 	if (part !== undefined) {
 		const finished = part;
-		succeeds(() => disk.rename(finished, join(sender.boxes.sent, name)));
+		succeeds(() => finish(disk, finished, join(sender.boxes.sent, name), text, durable));
 		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
 	}
 	return { ok: true, envelope, durable: synced };
@@ -155,6 +160,25 @@ function copy(disk: Disk, from: string, to: string, text: string, durable: boole
 		if (!linkless.has(errorCode(error) ?? "")) throw error;
 		disk.create(to, text, durable);
 	}
+}
+
+/** A start of the same session in another process may have taken the unfinished copy for a crash's. */
+function finish(disk: Disk, part: string, to: string, text: string, durable: boolean): void {
+	try {
+		disk.rename(part, to);
+	} catch (error) {
+		if (errorCode(error) !== "ENOENT") throw error;
+		disk.create(to, text, durable);
+	}
+}
+
+/** Nothing is sent that its reader would set aside. */
+function unreadableBecause(text: string): Refusal | undefined {
+	const bytes = Buffer.byteLength(text);
+	if (bytes > maxEnvelopeBytes)
+		return refuse("too_large", `the mail has ${bytes} bytes, more than ${maxEnvelopeBytes}`);
+	const parsed = parseEnvelope(text);
+	return parsed.ok ? undefined : refuse("invalid", parsed.reason);
 }
 
 function syncFolders(disk: Disk, folders: readonly string[]): void {

@@ -52,7 +52,7 @@ export interface Disk {
 	syncFolder(folder: string): void;
 }
 
-/** A file or folder that is there but must not be used; the message says what is wrong with it, without naming it. */
+/** A file or folder that is there but must not be used. The message says what is wrong with it. */
 export class UnfitError extends Error {
 	override readonly name = "UnfitError";
 }
@@ -63,7 +63,7 @@ export function nodeDisk(): Disk {
 		ensureFolder(path) {
 			const problem = folderProblem(path);
 			if (problem === undefined) return false;
-			if (problem !== "missing") throw new UnfitError(problem);
+			if (problem !== "is missing") throw new UnfitError(`${path} ${problem}`);
 			try {
 				mkdirSync(path, { mode: 0o700 });
 				return true;
@@ -72,7 +72,7 @@ export function nodeDisk(): Disk {
 			}
 			// Somebody else made it in between: it has to pass the same test.
 			const made = folderProblem(path);
-			if (made !== undefined) throw new UnfitError(made);
+			if (made !== undefined) throw new UnfitError(`${path} ${made}`);
 			return false;
 		},
 		create(path, text, durable) {
@@ -179,10 +179,10 @@ function openToRead(path: string): number {
 
 function folderProblem(path: string): string | undefined {
 	const stats = lstatSync(path, { throwIfNoEntry: false });
-	if (stats === undefined) return "missing";
-	if (stats.isSymbolicLink()) return "it is a symlink";
-	if (!stats.isDirectory()) return "it is not a folder";
-	if (process.getuid !== undefined && stats.uid !== process.getuid()) return "it belongs to another user";
+	if (stats === undefined) return "is missing";
+	if (stats.isSymbolicLink()) return "is a symlink";
+	if (!stats.isDirectory()) return "is not a folder";
+	if (process.getuid !== undefined && stats.uid !== process.getuid()) return "belongs to another user";
 	return undefined;
 }
 

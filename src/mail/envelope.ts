@@ -1,5 +1,6 @@
 import * as z from "zod/mini";
 import { canonicalAddress, isAddress, isUuid } from "./address.ts";
+import { field } from "./text.ts";
 
 /**
  * One mail as it lies on disk (seed "Envelopes", PSM-011). Extra fields are allowed under `x` alone; readers that do
@@ -65,7 +66,7 @@ export function serialiseEnvelope(envelope: Envelope): string {
 }
 
 /**
- * The name of an envelope's file: a 15-digit stamp (milliseconds, see `mailbox.ts`) and the id, so that names sort in
+ * The name of an envelope's file: a 15-digit stamp (milliseconds, see `state.ts`) and the id, so that names sort in
  * send order (PSM-020). A reader trusts the parsed id, never the name.
  */
 export function envelopeFileName(stamp: number, id: string): string {
@@ -106,6 +107,6 @@ function reasonOf(issue: { path: PropertyKey[] } | undefined, json: unknown): st
 	const value = Object.entries(json).find(([name]) => name === key)?.[1];
 	if (value === undefined) return `${key} is missing`;
 	if (Array.isArray(value)) return `invalid ${key} of ${value.length} items`;
-	const shown = JSON.stringify(value) ?? String(value);
-	return `invalid ${key} ${shown.length > 60 ? `${shown.slice(0, 60)}…` : shown}`;
+	if (typeof value === "object" && value !== null) return `invalid ${key} of an object`;
+	return `invalid ${key} ${field(JSON.stringify(value), 60)}`;
 }

@@ -60,8 +60,8 @@ export interface Mailbox {
 	countTry(mail: OpenMail): void;
 	/** Sets a claimed mail aside for good, with the reason beside it. */
 	bury(name: string, reason: string): void;
-	/** The copy of a mail that this address sent, found by the id inside it. */
-	sentCopy(id: string): SentCopy | undefined;
+	/** The copies of mails that this address sent, found by the ids inside them, in the order of `ids`. */
+	sentCopies(ids: readonly string[]): SentCopy[];
 	/** How many requests and asks of this address nobody has answered. */
 	awaitingCount(): number;
 	/** Notes that these mails are answered. */
@@ -90,12 +90,14 @@ export interface MailboxOptions {
 /** Opens the boxes of an address and makes the missing ones. Throws the disk's errors, and `UnfitError` for a box that is no folder of ours. */
 export function openMailbox({ disk, root, address, now, durability }: MailboxOptions): Mailbox {
 	const boxes = boxesOf(root, address);
-	makeBoxes(disk, boxes);
+	const changed = makeBoxes(disk, boxes);
+	if (durability === "durable") for (const folder of changed) disk.syncFolder(folder);
 	const state = openState(disk, boxes.folder);
 	const sender = { disk, root, address, boxes, state, now, durable: durability === "durable" };
 
 	function claim(name: string): Claim {
 		const from = join(boxes.new, name);
+		if (Buffer.byteLength(name) > maxNameBytes) return { result: "left", path: from, reason: "its name is too long" };
 		const type = disk.entry(from);
 		if (type === undefined) return { result: "gone" };
 		if (type !== "file") return { result: "left", path: from, reason: "it is not a regular file" };
@@ -140,8 +142,8 @@ export function openMailbox({ disk, root, address, now, durability }: MailboxOpt
 			return parseEnvelope(disk.read(path, maxEnvelopeBytes));
 		} catch (error) {
 			if (error instanceof UnfitError) return { ok: false, reason: error.message };
-			if (errorsOfTheMachine.has(errorCode(error) ?? "")) throw error;
-			return { ok: false, reason: errorMessage(error) };
+			if (errorsOfTheFile.has(errorCode(error) ?? "")) return { ok: false, reason: errorMessage(error) };
+			throw error;
 		}
 	}
 
@@ -150,6 +152,13 @@ export function openMailbox({ disk, root, address, now, durability }: MailboxOpt
 		if (disk.entry(path) !== "file") return undefined;
 		const parsed = read(path);
 		return parsed.ok ? parsed.envelope : undefined;
+	}
+
+	function keep(copies: Map<string, SentCopy>, name: string | undefined, id: string): void {
+		if (name === undefined) return;
+		const path = join(boxes.sent, name);
+		const envelope = readIfFile(path);
+		if (envelope?.id === id) copies.set(id, { path, envelope });
 	}
 
 	function triesOf(name: string): number {
@@ -170,10 +179,12 @@ export function openMailbox({ disk, root, address, now, durability }: MailboxOpt
 	}
 
 	function* recount(): Generator<string | undefined> {
+		let isAdded = false;
 		for (const name of disk.walk(boxes.sent)) {
 			yield undefined;
 			let copy = name;
 			if (name.endsWith(".json.part")) {
+				if (disk.entry(join(boxes.sent, name)) !== "file") continue;
 				copy = name.slice(0, -".part".length);
 				if (!isDelivered(copy)) {
 					disk.remove(join(boxes.sent, name));
@@ -184,9 +195,11 @@ export function openMailbox({ disk, root, address, now, durability }: MailboxOpt
 			}
 			if (!copy.endsWith(".json") || state.isCounted(copy)) continue;
 			const envelope = readIfFile(join(boxes.sent, copy));
-			if (envelope !== undefined) state.sent(copy, awaitsAnswer(envelope) ? envelope.id : undefined);
+			if (envelope === undefined) continue;
+			state.sent(copy, awaitsAnswer(envelope) ? envelope.id : undefined);
+			isAdded = true;
 		}
-		if (!state.known) yield* forgetAnswered();
+		if (isAdded) yield* forgetAnswered();
 		state.recounted();
 	}
 
@@ -233,16 +246,17 @@ export function openMailbox({ disk, root, address, now, durability }: MailboxOpt
 			disk.replace(markOf(mail.name), String(mail.tries));
 		},
 		bury,
-		sentCopy(id) {
-			if (!isUuid(id)) return undefined;
-			const known = state.awaiting().get(id);
-			const names = known === undefined ? disk.list(boxes.sent).filter((name) => name.endsWith(`${id}.json`)) : [known];
-			for (const name of names) {
-				const path = join(boxes.sent, name);
-				const envelope = readIfFile(path);
-				if (envelope?.id === id) return { path, envelope };
+		sentCopies(ids) {
+			const wanted = ids.filter(isUuid);
+			const copies = new Map<string, SentCopy>();
+			for (const id of wanted) keep(copies, state.awaiting().get(id), id);
+			const missing = wanted.filter((id) => !copies.has(id));
+			// What is not waited for any more has to be looked for, all of it at once.
+			for (const name of missing.length > 0 ? disk.list(boxes.sent) : []) {
+				const id = missing.find((wantedId) => name.endsWith(`${wantedId}.json`));
+				if (id !== undefined && !copies.has(id)) keep(copies, name, id);
 			}
-			return undefined;
+			return wanted.flatMap((id) => copies.get(id) ?? []);
 		},
 		awaitingCount: () => state.awaiting().size,
 		answered: (ids) => state.answered(ids),
@@ -251,5 +265,8 @@ export function openMailbox({ disk, root, address, now, durability }: MailboxOpt
 	};
 }
 
-/** Errors of the machine, not of the file: worth another try later. */
-const errorsOfTheMachine = new Set(["EMFILE", "ENFILE", "ENOMEM", "EIO", "EINTR", "EAGAIN"]);
+/** Longest name of a mail: with the endings of its mark and its reason it still has to fit. */
+const maxNameBytes = 220;
+
+/** Errors that say something of the file. All others say something of the machine: worth another try later. */
+const errorsOfTheFile = new Set(["EACCES", "EPERM", "ENOENT"]);

@@ -33,7 +33,8 @@ export function resolve(to: string, { running, self, hasMailbox }: Directory): R
 	if (isUuid(to) || running.some((session) => session.address === address)) return found(address);
 	if (named.length > 0) return oneOf(named);
 	if (isAddress(to) && hasMailbox(address)) return found(address);
-	const startsWith = running.filter((session) => session.address.startsWith(address.toLowerCase()));
+	const prefixes = [to, to.toLowerCase()];
+	const startsWith = running.filter((session) => prefixes.some((prefix) => session.address.startsWith(prefix)));
 	if (to.length >= shortIdLength && startsWith.length > 0) return oneOf(startsWith);
 	const hint = "a closed session is reached by its full id";
 	if (startsWith.length > 0) {

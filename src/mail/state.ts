@@ -43,20 +43,21 @@ export function openState(disk: Disk, folder: string): MailboxState {
 	let reservedStamp = lastStamp;
 	let changed = false;
 
-	function write(): void {
-		const newest = [...awaiting].slice(-maxAwaiting);
-		disk.replace(file, JSON.stringify({ stamp: reservedStamp, counted, awaiting: Object.fromEntries(newest) }));
+	function write(stamp: number): void {
+		const remembered = Object.fromEntries([...awaiting].slice(-maxAwaiting));
+		disk.replace(file, JSON.stringify({ stamp, counted, awaiting: remembered }));
+		reservedStamp = stamp;
 		changed = false;
 	}
 
 	return {
 		known: saved !== undefined,
 		nextStamp(now) {
-			lastStamp = lastStamp >= now + dayMs ? now : Math.max(now, lastStamp + 1);
-			if (lastStamp > reservedStamp || reservedStamp > lastStamp + dayMs) {
-				reservedStamp = lastStamp + stampReserve;
-				write();
-			}
+			const wasAhead = lastStamp >= now + dayMs;
+			lastStamp = wasAhead ? now : Math.max(now, lastStamp + 1);
+			// From here on newer copies have smaller names.
+			if (wasAhead) counted = newest = "";
+			if (wasAhead || lastStamp > reservedStamp) write(lastStamp + stampReserve);
 			return lastStamp;
 		},
 		awaiting: () => awaiting,
@@ -67,7 +68,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			else noted.add(name);
 			changed = true;
 		},
-		isCounted: (name) => name <= countedBefore || noted.has(name),
+		isCounted: (name) => name <= (isComplete ? counted : countedBefore) || noted.has(name),
 		answered(ids) {
 			for (const id of ids) changed = awaiting.delete(id) || changed;
 		},
@@ -78,7 +79,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			counted = newest;
 		},
 		save() {
-			if (changed) write();
+			if (changed) write(reservedStamp);
 		},
 	};
 }

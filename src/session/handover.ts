@@ -94,7 +94,6 @@ export function createHandover(parts: HandoverParts): Handover {
 			mailbox.close(mail.name);
 			return;
 		}
-		if (mail.envelope.kind === "reply") mailbox.answered(mail.envelope.in_reply_to);
 		ready.push(mail);
 	}
 
@@ -113,6 +112,8 @@ export function createHandover(parts: HandoverParts): Handover {
 			const content = parts.show(mail);
 			bytes += Buffer.byteLength(content);
 			if (messages.length > 0 && bytes > maxTextBytes) break;
+			// Only now: what is waited for is found without looking through all of sent/.
+			if (mail.envelope.kind === "reply") mailbox.answered(mail.envelope.in_reply_to);
 			messages.push({ customType: mailType, content, display: true, details: detailsOf(mail, mailbox.address) });
 			inFlight.set(keyOf(mail.envelope), mail);
 			if (leftOpen.has(mail)) mailbox.countTry(mail);

@@ -165,10 +165,7 @@ export function openSession(
 	}
 
 	function show({ envelope, path }: OpenMail): string {
-		const requests = envelope.in_reply_to.flatMap((asked) => {
-			const copy = mailbox.sentCopy(asked);
-			return copy === undefined ? [] : [copy];
-		});
+		const requests = mailbox.sentCopies(envelope.in_reply_to);
 		const late = requests.some((request) => request.envelope.kind === "ask");
 		return labelled({ envelope, sender: running.find(envelope.from), path, requests, late });
 	}

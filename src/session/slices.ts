@@ -17,21 +17,22 @@ export function inSlices<T>(
 	let next: NodeJS.Immediate | undefined;
 
 	function slice(): void {
+		let isDone = true;
 		try {
-			if (isFinished()) done();
-			else next = setImmediate(slice);
+			isDone = isFinished();
 		} catch (error) {
 			warn(errorMessage(error));
-			done();
 		}
+		if (isDone) done();
+		else next = setImmediate(slice);
 	}
 
 	function isFinished(): boolean {
 		const end = performance.now() + sliceMs;
 		while (performance.now() < end) {
-			const { value, done: isDone } = work.next();
-			if (isDone === true) return true;
-			step(value);
+			const next = work.next();
+			if (next.done === true) return true;
+			step(next.value);
 		}
 		return false;
 	}
