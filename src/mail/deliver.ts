@@ -143,11 +143,7 @@ function envelopeOf(from: string, to: string, draft: Draft, time: number): Envel
 }
 
 function isFull(disk: Disk, inbox: string): boolean {
-	let count = 0;
-	for (const name of disk.walk(inbox)) {
-		if (name.endsWith(".json") && ++count >= maxUnread) return true;
-	}
-	return false;
+	return disk.list(inbox).filter((name) => name.endsWith(".json")).length >= maxUnread;
 }
 
 /** Where a second name for a file cannot be made: other file systems, FAT, some network mounts. */

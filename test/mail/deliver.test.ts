@@ -303,7 +303,7 @@ describe("a power cut", () => {
 		log.length = 0;
 		mailbox.deliver(draft({ id: lastRequest, kind }));
 		return log
-			.filter((line) => !/^(entry|walk|ensureFolder|replace) /.test(line))
+			.filter((line) => !/^(entry|list|walk|ensureFolder|replace) /.test(line))
 			.map((line) => line.replaceAll(`00${startMs + 1}-${lastRequest}.json`, "<name>"));
 	}
 
