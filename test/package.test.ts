@@ -17,7 +17,10 @@ async function exchangeMail(home: Home, env: Readonly<Record<string, string>> = 
 	});
 	await author.prompt("what did it say?");
 	await author.settled();
-	const seen = author.modelRequests().at(-1)?.messages.find(({ text }) => text.startsWith("[mailbox] From reviewer"));
+	const seen = author
+		.modelRequests()
+		.at(-1)
+		?.messages.find(({ text }) => text.startsWith("[mailbox] From reviewer"));
 	expect(seen?.text).toContain("\nIt is fine.\n");
 	expect([author.stderr, reviewer.stderr]).toEqual(["", ""]);
 	expect(await reviewer.stop()).toBe(0);

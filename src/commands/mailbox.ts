@@ -34,6 +34,7 @@ export interface Addressed {
 export function parseArgument(argument: string, names: Iterable<string>): Addressed | undefined {
 	const quoted = /^(["'])(.*?)\1(?:\s+|$)(.*)$/s.exec(argument);
 	if (quoted !== null) return addressed(quoted[2], quoted[3]);
+	if (/\s/.test(argument) && [...names].includes(argument)) return undefined;
 	let longest = "";
 	for (const name of names) {
 		const rest = argument.slice(name.length);
@@ -56,7 +57,8 @@ function completions(typed: string, sessions: readonly RunningSession[]) {
 	const items = sessions.flatMap((session) => {
 		const name = displayName(session, addresses);
 		if (!name.toLowerCase().startsWith(start) && !session.address.startsWith(start)) return [];
-		const value = `${/\s/.test(name) ? `"${name}"` : name} `;
+		const exact = session.name ?? name;
+		const value = `${/["\p{Cc}]/u.test(exact) ? session.address : /\s/.test(exact) ? `"${exact}"` : exact} `;
 		const description = `${session.state} · ${pathField(session.cwd)}`;
 		return [{ value, label: name, description }];
 	});

@@ -14,7 +14,9 @@ export interface Answers {
 	/** Settles the run that began after the entry `runStart`. `takeUnread` is asked for unread mail when the user stopped it. */
 	settleRun(run: { runStart: string | null; aborted: boolean; hops: number; takeUnread: () => OpenMail[] }): void;
 	/** Answers what was worked on when the session ended; fails the asks and holds the requests that were not (design D18). */
-	settleRestart(): void;
+	settleRestart(isRestart: boolean): void;
+	/** Fails a mail that is set aside. */
+	giveUp(mail: OpenMail, reason: string): void;
 	/** Fails everything that is owed, at the end of a session that is not saved (design D18). */
 	settleEnd(): void;
 	/** Writes what was noted and not written, because of a crash or of the disk. */
@@ -88,14 +90,19 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			// The note of the settle stands for them in the ledger.
 			for (const mail of unread) mailbox.close(mail.name);
 		},
-		settleRestart() {
-			const finished = lastFinished(branch());
+		giveUp(mail, reason) {
+			const items = unreadItem(mail).map((item) => ({ ...item, state: "read" as const }));
+			give({ owed: items, end: "failed", answer: "", error: reason }, 0);
+		},
+		settleRestart(isRestart) {
+			const finished = isRestart ? lastFinished(branch()) : undefined;
 			const items = owed(finished?.index ?? -1);
 			const answered = items.filter((item) => item.state === "worked-on");
 			const lost = items.filter((item) => item.state === "read" && item.kind === "ask");
 			for (const item of items) {
 				if (item.state === "read" && item.kind === "request" && !item.held) restarted.add(keyOf(item));
 			}
+			if (!isRestart) return;
 			if (finished !== undefined) give({ owed: answered, end: "done", answer: finished.answer }, 0);
 			give({ owed: lost, end: "failed", answer: "", error: "the session was restarted" }, 0);
 		},

@@ -37,7 +37,7 @@ export interface Handover {
 	/** The same, at a moment when Pi must have added what it was given: what is missing is ready again. */
 	conclude(): void;
 	/** Takes in mail that an earlier process left open. */
-	resume(mail: OpenMail): void;
+	resume(mail: OpenMail, isRestart: boolean): void;
 	/**
 	 * After the user stopped a run (design D17): everything that arrived by now is claimed. Requests and asks among it
 	 * are taken out and returned; the rest waits, and wakes the session no more.
@@ -64,6 +64,8 @@ interface HandoverParts {
 	conversation: Conversation;
 	/** The text that the model sees of a mail. */
 	show: (mail: OpenMail) => string;
+	/** Whether a reply answers an ask of this session that no longer waits (PSM-050). */
+	isLateAnswer: (mail: OpenMail) => boolean;
 	/** Told of each waking mail that is given to Pi, with its hop count. */
 	onWake: (hops: number) => void;
 	/** Milliseconds. */
@@ -77,6 +79,8 @@ export function createHandover(parts: HandoverParts): Handover {
 	const unsaved: OpenMail[] = [];
 	/** Mail that waits for the next run and starts none. */
 	const silenced = new WeakSet<OpenMail>();
+	/** Mail in flight that starts a run. */
+	const waking = new WeakSet<OpenMail>();
 	/** Mail with which a process ended before. */
 	const leftOpen = new WeakSet<OpenMail>();
 	let failures = 0;
@@ -89,8 +93,10 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	function admit(mail: OpenMail): void {
 		const key = keyOf(mail.envelope);
-		const isDuplicate = inFlight.has(key) || ready.some((other) => keyOf(other.envelope) === key);
-		if (isDuplicate || ledger.has(mail.envelope)) {
+		const held = inFlight.get(key) ?? ready.find((other) => keyOf(other.envelope) === key);
+		if (held?.name === mail.name) return;
+		if (held !== undefined || ledger.has(mail.envelope)) {
+			if (mail.envelope.kind === "reply") mailbox.answered(mail.envelope.in_reply_to);
 			mailbox.close(mail.name);
 			return;
 		}
@@ -98,31 +104,31 @@ export function createHandover(parts: HandoverParts): Handover {
 	}
 
 	function wakes(mail: OpenMail): boolean {
-		return mail.envelope.kind !== "reply" && !silenced.has(mail);
+		return !silenced.has(mail) && (mail.envelope.kind !== "reply" || parts.isLateAnswer(mail));
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
 		for (const mail of inbox.claim(maxMails - ready.length)) admit(mail);
-		ready.sort((a, b) => (a.name < b.name ? -1 : 1));
+		// Answered at a stop, or brought by another process of this session.
+		for (const mail of ready.filter((mail) => ledger.has(mail.envelope))) mailbox.close(mail.name);
+		ready = ready.filter((mail) => !ledger.has(mail.envelope)).sort((a, b) => (a.name < b.name ? -1 : 1));
 		const messages: MailMessage[] = [];
 		let bytes = 0;
-		let anyWakes = false;
 		for (const mail of ready.slice(0, maxMails)) {
 			const content = parts.show(mail);
 			bytes += Buffer.byteLength(content);
 			if (messages.length > 0 && bytes > maxTextBytes) break;
-			// Only now: what is waited for is found without looking through all of sent/.
-			if (mail.envelope.kind === "reply") mailbox.answered(mail.envelope.in_reply_to);
+			if (leftOpen.delete(mail)) mailbox.countTry(mail);
 			messages.push({ customType: mailType, content, display: true, details: detailsOf(mail, mailbox.address) });
-			inFlight.set(keyOf(mail.envelope), mail);
-			if (leftOpen.has(mail)) mailbox.countTry(mail);
-			if (!wakes(mail)) continue;
-			anyWakes = true;
-			parts.onWake(mail.envelope.hops);
 		}
-		ready = ready.slice(messages.length);
-		return { messages, wakes: anyWakes };
+		const taken = ready.splice(0, messages.length);
+		for (const mail of taken) {
+			inFlight.set(keyOf(mail.envelope), mail);
+			if (wakes(mail)) waking.add(mail);
+			if (mail.envelope.kind === "reply") mailbox.answered(mail.envelope.in_reply_to);
+		}
+		return { messages, wakes: taken.some((mail) => waking.has(mail)) };
 	}
 
 	function confirm(): void {
@@ -131,6 +137,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			if (!ledger.has(mail.envelope)) continue;
 			inFlight.delete(key);
 			unsaved.push(mail);
+			if (waking.has(mail)) parts.onWake(mail.envelope.hops);
 			failures = 0;
 			notBefore = 0;
 		}
@@ -139,28 +146,31 @@ export function createHandover(parts: HandoverParts): Handover {
 	}
 
 	function isDeferred(): boolean {
-		if (inFlight.size === 0 || (deferredAt !== undefined && parts.now() > deferredAt + maxDeferredMs)) {
-			deferredAt = undefined;
-		}
+		if (inFlight.size === 0) deferredAt = undefined;
 		return deferredAt !== undefined;
+	}
+
+	/** Pi has not added what it was given: it is offered again, and no run is started for it before a pause. */
+	function takeBack(): void {
+		if (inFlight.size === 0) return;
+		ready.push(...inFlight.values());
+		inFlight.clear();
+		notBefore = parts.now() + Math.min(maxRetryMs, firstRetryMs * 2 ** failures++);
 	}
 
 	function conclude(): void {
 		confirm();
-		if (isDeferred()) return;
-		ready.push(...inFlight.values());
-		inFlight.clear();
+		if (!isDeferred()) takeBack();
 	}
 
 	return {
 		whenIdle() {
 			confirm();
-			if (!conversation.isIdle() || isDeferred()) return;
-			if (inFlight.size > 0) {
-				// Pi said that it started a run, and is idle without one: the run could not start.
-				conclude();
-				notBefore = parts.now() + Math.min(maxRetryMs, firstRetryMs * 2 ** failures++);
-			}
+			if (!conversation.isIdle()) return;
+			if (deferredAt !== undefined && parts.now() > deferredAt + maxDeferredMs) deferredAt = undefined;
+			if (isDeferred()) return;
+			// Pi said that it started a run, and is idle without one: the run could not start.
+			takeBack();
 			if (parts.now() < notBefore) return;
 			const { messages, wakes } = take();
 			for (const [index, message] of messages.entries()) {
@@ -180,15 +190,14 @@ export function createHandover(parts: HandoverParts): Handover {
 		},
 		confirm,
 		conclude,
-		resume(mail) {
-			leftOpen.add(mail);
+		resume(mail, isRestart) {
+			if (isRestart) leftOpen.add(mail);
 			admit(mail);
 		},
 		afterStop() {
 			for (const mail of inbox.claim(Number.POSITIVE_INFINITY)) admit(mail);
 			const owed = ready.filter((mail) => mail.envelope.kind === "request" || mail.envelope.kind === "ask");
-			ready = ready.filter((mail) => !owed.includes(mail));
-			for (const mail of ready) silenced.add(mail);
+			for (const mail of ready) if (!owed.includes(mail)) silenced.add(mail);
 			return owed;
 		},
 		get claimedCount() {

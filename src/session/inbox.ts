@@ -99,7 +99,12 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 				if (!known.has(name)) {
 					if (peeks === maxPeeks) continue;
 					peeks++;
-					known.set(name, mailbox.peek(name)?.kind);
+					try {
+						known.set(name, mailbox.peek(name)?.kind);
+					} catch {
+						// Tried again at the next look.
+						continue;
+					}
 				}
 				seen.set(name, known.get(name));
 				if (known.get(name) !== "reply") continue;

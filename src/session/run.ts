@@ -31,6 +31,7 @@ export function lastFinished(branch: readonly SessionEntry[]): { answer: string;
 	const index = branch.findLastIndex(isAssistant);
 	const message = messageAt(branch, index);
 	if (message === undefined || (message.stopReason !== "stop" && message.stopReason !== "length")) return undefined;
+	if (message.content.some((block) => block.type === "toolCall")) return undefined;
 	return { answer: textOf(message), index };
 }
 

@@ -11,7 +11,8 @@ import type {
 } from "@earendil-works/pi-coding-agent";
 import { canonicalAddress, isAddress } from "../mail/address.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
-import { type Claim, type Mailbox, type OpenMail, openMailbox } from "../mail/mailbox.ts";
+import type { Envelope } from "../mail/envelope.ts";
+import { type Claim, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
 import { openRunning, type Running } from "../mail/running.ts";
@@ -81,7 +82,16 @@ export function openSession(
 	const inbox = createInbox(mailbox, warn);
 	const hops = createHops();
 	const gate = createGate(guarded(opened));
-	const handover = createHandover({ mailbox, inbox, ledger, conversation, show, onWake: hops.arrived, now });
+	const handover = createHandover({
+		mailbox,
+		inbox,
+		ledger,
+		conversation,
+		show,
+		isLateAnswer,
+		onWake: hops.arrived,
+		now,
+	});
 	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn });
 	const fields = { name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "" } as const;
 	const presence = createPresence(running, address, fields, warn);
@@ -127,6 +137,7 @@ export function openSession(
 		const file = ctx.sessionManager.getSessionFile();
 		const entries = file === undefined ? Promise.resolve([]) : entriesOf(file);
 		void entries.then((found) => {
+			if (isClosed) return;
 			ledger.include(found);
 			recover(true);
 		});
@@ -145,27 +156,41 @@ export function openSession(
 			else if (found?.result === "dead") warn(`${found.path} cannot be delivered and was set aside: ${found.reason}`);
 		};
 		const done = () => {
-			for (const mail of left) resume(mail);
+			for (const mail of left) guarded(() => resume(mail, isRestart))();
 			isReady = true;
-			if (isRestart) answers.settleRestart();
-			answers.retry();
-			if (canWake) pump();
+			guarded(() => answers.settleRestart(isRestart))();
+			guarded(answers.retry)();
+			if (canWake) guarded(pump)();
 		};
 		cancelRecovery = inSlices(work(), step, done, warn);
 	}
 
-	function resume(mail: OpenMail): void {
-		if (mail.tries < maxTries || ledger.has(mail.envelope)) {
-			handover.resume(mail);
+	function resume(mail: OpenMail, isRestart: boolean): void {
+		if (mail.tries + 1 < maxTries || ledger.has(mail.envelope)) {
+			handover.resume(mail, isRestart);
 			return;
 		}
-		const reason = `Pi ended ${mail.tries} times before this mail was in the conversation`;
+		const reason = `Pi ended ${mail.tries + 1} times before this mail was in the conversation`;
+		answers.giveUp(mail, reason);
 		mailbox.bury(mail.name, reason);
 		warn(`${mail.path} was set aside: ${reason}`);
 	}
 
+	function answeredBy(envelope: Envelope): SentCopy[] {
+		try {
+			return mailbox.sentCopies(envelope.in_reply_to);
+		} catch (error) {
+			warn(`the copies in ${mailbox.folder} cannot be read: ${errorMessage(error)}`);
+			return [];
+		}
+	}
+
+	function isLateAnswer({ envelope }: OpenMail): boolean {
+		return envelope.status === "done" && answeredBy(envelope).some((asked) => asked.envelope.kind === "ask");
+	}
+
 	function show({ envelope, path }: OpenMail): string {
-		const requests = mailbox.sentCopies(envelope.in_reply_to);
+		const requests = answeredBy(envelope);
 		const late = requests.some((request) => request.envelope.kind === "ask");
 		return labelled({ envelope, sender: running.find(envelope.from), path, requests, late });
 	}
@@ -179,7 +204,7 @@ export function openSession(
 		mailbox.saveState();
 		if (!ctx.hasUI) return;
 		const counts = {
-			pending: isOwner ? inbox.waitingCount + handover.claimedCount : 0,
+			pending: isOwner ? inbox.waitingCount + handover.claimedCount + handover.unsavedCount : 0,
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
 		};
@@ -196,9 +221,18 @@ export function openSession(
 			try {
 				action();
 			} catch (error) {
-				warn(errorMessage(error));
+				if (isStale(ctx)) end(false);
+				else warn(errorMessage(error));
 			}
 		};
+	}
+
+	function end(keepRecord: boolean): void {
+		isClosed = true;
+		cancelRecovery();
+		inbox.close();
+		gate.close();
+		presence.end(keepRecord);
 	}
 
 	return {
@@ -229,30 +263,29 @@ export function openSession(
 			return { entries: [...entries, ...added], ...(wakes ? { continue: true } : {}) };
 		},
 		settled({ aborted }) {
-			handover.conclude();
-			if (isOwner) {
+			guarded(() => {
+				handover.conclude();
+				if (!isOwner) return;
 				const takeUnread = () => (isReady ? handover.afterStop() : []);
 				answers.settleRun({ runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread });
-			}
+			})();
 			runStart = undefined;
 			hops.settled();
 			gate.ranOrSettled();
 			presence.update({ state: "idle" });
 			if (canWake) setImmediate(guarded(pump));
-			refresh();
+			guarded(refresh)();
 		},
 		renamed: (name) => presence.update({ name }),
 		refresh,
 		shutDown({ reason }) {
-			isClosed = true;
-			cancelRecovery();
-			inbox.close();
-			gate.close();
-			if (shownStatus !== undefined) ctx.ui.setStatus("mailbox", undefined);
-			// Nobody will ever resume a session without a file.
-			if (isOwner && reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined) answers.settleEnd();
-			mailbox.saveState();
-			presence.end(reason === "reload");
+			guarded(() => {
+				if (shownStatus !== undefined) ctx.ui.setStatus("mailbox", undefined);
+				// Nobody will ever resume a session without a file.
+				if (isOwner && reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined) answers.settleEnd();
+				mailbox.saveState();
+			})();
+			end(reason === "reload");
 		},
 	};
 }
@@ -273,6 +306,15 @@ function createConversation(
 		add: (message, startsRun) =>
 			pi.sendMessage(message, startsRun ? { triggerTurn: true, deliverAs: "steer" } : { triggerTurn: false }),
 	};
+}
+
+/** Whether a host has ended the session without `session_shutdown`. */
+function isStale(ctx: ExtensionContext): boolean {
+	try {
+		return ctx.sessionManager === undefined;
+	} catch {
+		return true;
+	}
 }
 
 /** One warning per text, where this mode shows it. */

@@ -1,0 +1,267 @@
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { beforeEach, describe, expect, test } from "vitest";
+import { parseArgument } from "../../src/commands/mailbox.ts";
+import { maxUnread } from "../../src/mail/deliver.ts";
+import { mailRoot } from "../../src/mail/root.ts";
+import { FakePi, later, makePeer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+
+describe("what was typed after /mailbox", () => {
+	const names = ["review", "review team", "o'hara", "a.b"];
+
+	test.each<[string, string, string]>([
+		["reviewer please look", "reviewer", "please look"],
+		["  lines\nof text ".trimStart(), "lines", "of text"],
+		["x \n two\n lines ", "x", "two\n lines"],
+		["review team please", "review team", "please"],
+		["review teamwork please", "review", "teamwork please"],
+		["review\tplease", "review", "please"],
+		["reviewers please", "reviewers", "please"],
+		["o'hara please", "o'hara", "please"],
+		["a.b please", "a.b", "please"],
+		["axb please", "axb", "please"],
+		['"review team" please "look"', "review team", 'please "look"'],
+		["'my session' please", "my session", "please"],
+		["'it's me' please", "it's me", "please"],
+		['"unfinished please', '"unfinished', "please"],
+	])("PSM-037 %j goes to %j: %j", (argument, to, text) => {
+		expect(parseArgument(argument, names)).toEqual({ to, text });
+	});
+
+	test.each(["reviewer", "review team", '"review team"', '"" please', "reviewer  ", ""])(
+		"%j is not enough",
+		(argument) => {
+			expect(parseArgument(argument, names)).toBeUndefined();
+		},
+	);
+});
+
+describe("/mailbox", () => {
+	useFakeMachine();
+
+	const id = "0197a3f2-1111-7000-8000-00000000000a";
+	let pi: FakePi;
+	beforeEach(async () => {
+		pi = await startFakePi({ id });
+	});
+
+	/** What the command says. */
+	async function type(argument: string, session = pi): Promise<string | undefined> {
+		session.notifications.splice(0);
+		await session.type(`/mailbox ${argument}`);
+		expect(session.notifications.length).toBeLessThan(2);
+		return session.notifications[0];
+	}
+
+	/** The addresses that have a mailbox, and all mail and copies in them. */
+	function onDisk(): string[] {
+		return readdirSync(mailRoot(), { recursive: true, encoding: "utf8" })
+			.filter((path) => !path.endsWith("state.json") && !path.startsWith("running"))
+			.sort();
+	}
+
+	describe("alone, PSM-036", () => {
+		test("shows address and name", async () => {
+			expect(await type("")).toBe(
+				`Mailbox address: ${id}\nName: none; other sessions see 0197a3f2 (set one with /name)`,
+			);
+			await pi.rename("reviewer");
+			expect(await type("  ")).toBe(`Mailbox address: ${id}\nName: reviewer`);
+		});
+
+		test("D6 shows as much of the id as tells it from the other running sessions", async () => {
+			await startFakePi({ id: "0197a3f2-1122-7000-8000-00000000000b" });
+			expect(await type("")).toContain("other sessions see 0197a3f2-111 (");
+		});
+
+		test("D8 shows a name on one line", async () => {
+			pi.session.appendSessionInfo("a\u001b[31mb\u202ec");
+			expect(await type("")).toBe(`Mailbox address: ${id}\nName: a [31mb c`);
+		});
+	});
+
+	describe("with a recipient and a text, PSM-037/087", () => {
+		test("sends a request that no hop count stops, and says so", async () => {
+			const reviewer = await startFakePi({ name: "reviewer" });
+			const said = await type("reviewer   please look at branch x \n");
+			const [sent = ""] = pi.names("sent");
+			expect(said).toBe(`Sent ${sent.slice(16, -".json".length)} to ${reviewer.address}`);
+			expect(reviewer.names("new")).toEqual([sent]);
+			await later(1000);
+			await reviewer.run();
+			expect(reviewer.mails()[0]?.text).toContain("It sent a request.");
+			expect(reviewer.mails()[0]?.text).toContain("\nplease look at branch x\n");
+		});
+
+		test("carries 0 hops, also in a run that mail has started", async () => {
+			const peer = makePeer();
+			peer.send(pi, { hops: 4 });
+			await later(1000);
+			await pi.run({ during: () => type(`${peer.address} please`) });
+			expect(peer.received().map(({ kind, hops, body }) => [kind, hops, body])).toEqual([
+				["request", 0, "please"],
+				["reply", 5, "done"],
+			]);
+		});
+
+		test.each([
+			["the name", "review team please"],
+			["the name in quotes", '"review team" please'],
+			["the id", "0197a3f2-1122-7000-8000-00000000000b please"],
+			["the id in capitals", "0197A3F2-1122-7000-8000-00000000000B please"],
+			["a part of the id that only it has", "0197a3f2-112 please"],
+		])("reaches a running session by %s", async (_, argument) => {
+			const other = await startFakePi({ id: "0197a3f2-1122-7000-8000-00000000000b", name: "review team" });
+			expect(await type(argument)).toMatch(new RegExp(`^Sent [0-9a-f-]{36} to ${other.address}$`));
+		});
+
+		test("waits for a closed session that is named by its full id, and says so", async () => {
+			const other = await startFakePi();
+			await other.shutDown();
+			expect(await type(`${other.address} please`)).toMatch(
+				/^Sent .*\nThat session is not running; the mail waits until it starts\.$/,
+			);
+		});
+
+		test("D16 says when nobody with that id was ever seen here", async () => {
+			expect(await type("0197a3f2-9999-7000-8000-00000000000c please")).toMatch(
+				/^Sent .*\nNo session with this id has been seen on this machine; the mail waits for one\.$/,
+			);
+		});
+
+		test("PSM-039 shows in the footer at once that an answer is awaited", async () => {
+			await type("0197a3f2-9999-7000-8000-00000000000c please");
+			expect(pi.status.get("mailbox")).toBe("✉ 1 awaiting");
+		});
+
+		test("PSM-038 a session called prune gets its mail", async () => {
+			const other = await startFakePi({ name: "prune" });
+			expect(await type("prune please")).toMatch(new RegExp(`^Sent .* to ${other.address}$`));
+		});
+	});
+
+	describe("refuses, writes nothing, and says what to do", () => {
+		test.each([
+			["no text", "reviewer", /^Nothing was sent: type \/mailbox <to> <text>, where /],
+			["itself by id", `${id} please`, /^Nothing was sent: that is this session/],
+			["itself by name", "author please", /^Nothing was sent: that is this session/],
+			["itself by a part of its id", "0197a3f2-1111 please", /^Nothing was sent: that is this session/],
+			[
+				"several of one name",
+				"twin please",
+				/^Nothing was sent: "twin" could be twin \(0197.*b\), twin \(0197.*c\); use the full id\.$/,
+			],
+			[
+				"a part that several ids have",
+				"0197a3f2 please",
+				/^Nothing was sent: "0197a3f2" could be .*\(0197.*a\), .*use the full id\.$/,
+			],
+			["too little of an id", "0197a3f please", /^Nothing was sent: "0197a3f" is too short for an id: type at least 8/],
+			[
+				"nobody of that name",
+				"nobody please",
+				/^Nothing was sent: no running session is called "nobody"; running: .*; a closed session is reached by its full id\.$/,
+			],
+			["a path", "../../etc please", /^Nothing was sent: no running session is called "\.\.\/\.\.\/etc"/],
+			[
+				"a name of the root's own folders",
+				"running please",
+				/^Nothing was sent: no running session is called "running"/,
+			],
+			[
+				"too long a text",
+				`0197a3f2-9999-7000-8000-00000000000c ${"x".repeat(2 ** 20 + 1)}`,
+				/^Nothing was sent: the text has 1048577 bytes, more than the limit of 1048576\.$/,
+			],
+		])("PSM-032/033/034, D11 %s", async (_, argument, message) => {
+			await pi.rename("author");
+			await startFakePi({ id: "0197a3f2-2222-7000-8000-00000000000b", name: "twin" });
+			await startFakePi({ id: "0197a3f2-3333-7000-8000-00000000000c", name: "twin" });
+			const found = onDisk();
+			expect(await type(argument)).toMatch(message);
+			expect(onDisk()).toEqual(found);
+			expect(pi.status.get("mailbox")).toBeUndefined();
+		});
+
+		test("gives back what was typed, in a terminal where nothing else was typed since", async () => {
+			await type(" nobody  please \n");
+			expect(pi.editor).toBe("/mailbox nobody  please");
+			pi.editor = "something else";
+			await type("nobody please");
+			expect(pi.editor).toBe("something else");
+			const rpc = await startFakePi({ mode: "rpc" });
+			await type("nobody please", rpc);
+			expect(rpc.editor).toBe("");
+		});
+
+		test("when no other session runs", async () => {
+			expect(await type("nobody please")).toBe(
+				"Nothing was sent: no other session is running; a closed session is reached by its full id.",
+			);
+		});
+
+		test("D10 when the other has too much unread mail", async () => {
+			const other = await startFakePi({ mode: "print" });
+			const peer = makePeer();
+			for (let n = 0; n < maxUnread; n++) peer.send(other, { kind: "message" });
+			const found = onDisk();
+			expect(await type(`${other.address} please`)).toBe(
+				`Nothing was sent: ${other.address} already has 256 unread mails.`,
+			);
+			expect(onDisk()).toEqual(found);
+		});
+
+		test("after the session has ended", async () => {
+			const { commands } = pi;
+			await pi.shutDown();
+			const later = new FakePi({ extensions: [] });
+			await later.start();
+			for (const [name, command] of commands) later.commands.set(name, command);
+			expect(await type("nobody please", later)).toBe("The mailbox of this session is off.");
+			expect(existsSync(join(mailRoot(), "nobody"))).toBe(false);
+		});
+	});
+
+	describe("completes recipients", () => {
+		/** What is offered, as what it would put in and how it is shown; undefined for nothing. */
+		async function offered(typed: string) {
+			const items = await pi.commands.get("mailbox")?.getArgumentCompletions?.(typed);
+			return items?.map(({ value, label, description }) => [value, label, description]);
+		}
+
+		beforeEach(async () => {
+			await startFakePi({ id: "0197a3f2-2222-7000-8000-00000000000b", name: "review team" });
+			await startFakePi({ id: "0197a3f2-3333-7000-8000-00000000000c" });
+		});
+
+		test("by name or id, with what they do and where; itself is not among them", async () => {
+			const cwd = pi.session.getCwd();
+			const [unnamed, named] = [
+				["0197a3f2-3 ", "0197a3f2-3", `idle · ${cwd}`],
+				['"review team" ', "review team", `idle · ${cwd}`],
+			];
+			expect(await offered("")).toEqual([unnamed, named]);
+			expect(await offered("Rev")).toEqual([named]);
+			expect(await offered('"rev')).toEqual([named]);
+			expect(await offered("0197a3f2-2")).toEqual([named]);
+			expect(await offered("0197a3f2")).toEqual([unnamed, named]);
+		});
+
+		test("no more once a text has begun, nor when nobody fits", async () => {
+			expect(await offered("0197a3f2-3 please")).toBeUndefined();
+			expect(await offered('"review team" ')).toBeUndefined();
+			expect(await offered("x")).toBeUndefined();
+		});
+
+		test.each([
+			"a name of more than sixty characters, which a list shows only the beginning of",
+			'the "big" one',
+			"tab\there",
+		])("so that what was put in reaches the session: %j", async (name) => {
+			const other = await startFakePi({ name });
+			const items = (await pi.commands.get("mailbox")?.getArgumentCompletions?.(name.slice(0, 3))) ?? [];
+			expect(items).toHaveLength(1);
+			expect(await type(`${items[0]?.value}please`)).toMatch(new RegExp(`^Sent .* to ${other.address}$`));
+		});
+	});
+});

@@ -1,0 +1,167 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
+import type { Mailbox } from "../../src/mail/mailbox.ts";
+import { createInbox, type Inbox } from "../../src/session/inbox.ts";
+import { alice, bob, envelopeText, fail, sent, type TestRoot, testRoot, watchedDisk } from "../support/disk.ts";
+
+let root: TestRoot;
+let sender: Mailbox;
+let inbox: Inbox;
+let warnings: string[];
+
+beforeEach(() => {
+	root = testRoot();
+	sender = root.open(alice, { durability: "fast" });
+	open();
+});
+afterEach(() => {
+	inbox.close();
+	vi.useRealTimers();
+});
+
+function open(disk: Disk = nodeDisk()): void {
+	warnings = [];
+	inbox = createInbox(root.open(bob, { disk, durability: "fast" }), (text) => warnings.push(text));
+}
+
+const send = (kind: "request" | "reply" | "message" = "request") => sent(sender, { kind });
+const ids = (mails: readonly { envelope: { id: string } }[]) => mails.map(({ envelope }) => envelope.id);
+
+describe("mail is claimed", () => {
+	test("PSM-043 in the order it was sent, no more than asked for, and the rest stays", () => {
+		const all = [send(), send("reply"), send("message")];
+		expect(ids(inbox.claim(2))).toEqual(all.slice(0, 2));
+		expect(inbox.waitingCount).toBe(1);
+		expect(inbox.claim(0)).toEqual([]);
+		expect(ids(inbox.claim(20))).toEqual(all.slice(2));
+		expect([inbox.waitingCount, warnings]).toEqual([0, []]);
+	});
+
+	test("PSM-042 once, by whoever is first", () => {
+		const all = [send(), send()];
+		const first = inbox;
+		open();
+		expect([...ids(first.claim(1)), ...ids(inbox.claim(20)), ...ids(first.claim(20))]).toEqual(all);
+	});
+
+	test("PSM-017 past what cannot be read: it is set aside with one warning, and later mail comes", () => {
+		root.lay(bob, "new", "000000000000001-x.json", "{");
+		root.lay(bob, "new", "000000000000002-x.json", envelopeText({ hops: -1 }));
+		const id = send();
+		expect(ids(inbox.claim(20))).toEqual([id]);
+		expect(inbox.claim(20)).toEqual([]);
+		expect(warnings).toMatchObject(
+			[/1-x\.json .*set aside: it is not JSON/, /2-x\.json .*set aside: invalid hops -1/].map((pattern) =>
+				expect.stringMatching(pattern),
+			),
+		);
+		expect(root.names(bob, "new")).toEqual([]);
+	});
+
+	test.skipIf(process.platform === "win32")(
+		"PSM-018 past a folder and a FIFO: they stay, with one warning each, and are not counted",
+		() => {
+			mkdirSync(join(root.boxes(bob).new, "1.json"));
+			execFileSync("mkfifo", [join(root.boxes(bob).new, "2.json")]);
+			root.lay(bob, "new", "notes.txt", "hello");
+			const id = send();
+			expect(ids(inbox.claim(20))).toEqual([id]);
+			inbox.look();
+			expect([inbox.waitingCount, warnings.length]).toEqual([0, 2]);
+			expect(root.names(bob, "new")).toEqual(["1.json", "2.json", "notes.txt"]);
+		},
+	);
+
+	test("later when the disk refuses now, and other mail comes meanwhile", () => {
+		let isBroken = true;
+		const [first, second] = [send(), send()];
+		open(watchedDisk(({ name, paths }) => isBroken && name === "rename" && paths[0]?.includes(first) && fail("EIO")));
+		expect(ids(inbox.claim(20))).toEqual([second]);
+		expect(warnings).toEqual([expect.stringMatching(/could not be claimed and will be tried again: EIO/)]);
+		isBroken = false;
+		expect(ids(inbox.claim(20))).toEqual([first]);
+	});
+
+	test("a folder that cannot be listed holds nothing for the moment, and a warning names it", () => {
+		renameSync(root.boxes(bob).new, `${root.boxes(bob).new}.away`);
+		expect(inbox.claim(20)).toEqual([]);
+		expect(warnings).toEqual([expect.stringMatching(/the inbox .*new cannot be read/)]);
+		renameSync(`${root.boxes(bob).new}.away`, root.boxes(bob).new);
+		const id = send();
+		expect(ids(inbox.claim(20))).toEqual([id]);
+	});
+});
+
+describe("while the session is busy, design 4.2", () => {
+	test("only replies are claimed; the rest waits, unclaimed, and can be taken back", () => {
+		const [request, reply, message] = [send(), send("reply"), send("message")];
+		expect(ids(inbox.claimReplies().replies)).toEqual([reply]);
+		expect(inbox.waitingCount).toBe(2);
+		expect(root.names(bob, "new")).toEqual([expect.stringContaining(request), expect.stringContaining(message)]);
+		expect(root.names(bob, "cur")).toHaveLength(2);
+		for (const name of root.names(bob, "new")) rmSync(join(root.boxes(bob).new, name));
+		expect(inbox.claimReplies()).toEqual({ replies: [], hasMore: false });
+		expect(inbox.waitingCount).toBe(0);
+	});
+
+	test("each waiting file is read once, and at most 100 at a time", () => {
+		for (let n = 0; n < 150; n++) send("message");
+		const reply = send("reply");
+		let reads = 0;
+		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes("/new/") && reads++));
+		expect(inbox.claimReplies()).toEqual({ replies: [], hasMore: true });
+		expect(reads).toBe(100);
+		const second = inbox.claimReplies();
+		expect([ids(second.replies), second.hasMore]).toEqual([[reply], false]);
+		reads = 0;
+		inbox.claimReplies();
+		expect(reads).toBe(0);
+	});
+
+	test("what cannot be read is left for the boundary", () => {
+		root.lay(bob, "new", "000000000000001-x.json", "{");
+		const reply = send("reply");
+		expect(ids(inbox.claimReplies().replies)).toEqual([reply]);
+		expect([root.names(bob, "new"), warnings]).toEqual([["000000000000001-x.json"], []]);
+	});
+
+	test("a file that the disk cannot read for the moment does not keep replies back", () => {
+		const request = send();
+		const reply = send("reply");
+		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes(request) && fail("EIO")));
+		expect(ids(inbox.claimReplies().replies)).toEqual([reply]);
+	});
+});
+
+describe("mail is noticed", () => {
+	test("PSM-041, L5: about every second, whatever the watcher says", () => {
+		vi.useFakeTimers();
+		let calls = 0;
+		inbox.watch(() => calls++);
+		vi.advanceTimersByTime(3000);
+		expect(calls).toBe(3);
+	});
+
+	test("PSM-041 soon after it came", async () => {
+		const noticed = new Promise<void>((resolve) => inbox.watch(resolve));
+		// The watcher needs a moment to begin; the sweep must not be what notices.
+		const start = performance.now();
+		const sending = setInterval(send, 20);
+		await noticed;
+		clearInterval(sending);
+		expect(performance.now() - start).toBeLessThan(900);
+	});
+
+	test("PSM-045 no more once it is closed, and nothing keeps the process alive", () => {
+		vi.useFakeTimers();
+		let calls = 0;
+		inbox.watch(() => calls++);
+		inbox.close();
+		inbox.close();
+		vi.advanceTimersByTime(10_000);
+		expect([calls, vi.getTimerCount()]).toEqual([0, 0]);
+	});
+});

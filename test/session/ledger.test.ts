@@ -1,0 +1,125 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { createLedger, type Ledger, type MailDetails, type Note, type PlannedReply } from "../../src/session/ledger.ts";
+
+let ledger: Ledger;
+let entries: unknown[];
+
+beforeEach(() => {
+	ledger = createLedger("me");
+	entries = [];
+});
+
+/** Adds entries to the session and has them read. */
+function add(...added: unknown[]): void {
+	entries.push(...added);
+	ledger.read(entries);
+}
+
+function mail(id: string, fields: Partial<MailDetails["mail"]> = {}): unknown {
+	const details = { address: "me", id, from: "alice", kind: "request", hops: 0, inReplyTo: [], file: `${id}.json` };
+	return entry("custom_message", { customType: "mailbox", details: { mail: { ...details, ...fields } } });
+}
+
+function note(fields: object): unknown {
+	const data: Note = { address: "me", type: "settling", replies: [], held: [], ...fields };
+	return entry("custom", { customType: "session-mail", data });
+}
+
+function entry(type: string, fields: object): unknown {
+	return { type, id: `entry-${entries.length}`, parentId: null, timestamp: "", ...fields };
+}
+
+function reply(id: string, ...inReplyTo: string[]): PlannedReply {
+	return { id, to: "alice", inReplyTo, status: "done", hops: 0, body: "yes" };
+}
+
+const owed = () => ledger.unanswered().map((item) => item.id);
+const open = () => ledger.openReplies().map((item) => item.id);
+
+describe("what a session's entries prove, design L1 and 4.9", () => {
+	test("a mail is in the conversation when an entry carries its id and sender", () => {
+		add(mail("a"));
+		expect(ledger.has({ from: "alice", id: "a" })).toBe(true);
+		expect(ledger.has({ from: "bob", id: "a" })).toBe(false);
+		expect(ledger.readCount).toBe(1);
+	});
+
+	test("requests and asks in it are owed until a reply to them is planned, messages and replies never", () => {
+		add(mail("a"), mail("b", { kind: "ask" }), mail("c", { kind: "message" }), mail("d", { kind: "reply" }));
+		expect(ledger.unanswered()).toMatchObject([
+			{ id: "a", from: "alice", kind: "request", held: false },
+			{ id: "b", kind: "ask" },
+		]);
+		add(note({ replies: [reply("1", "a")] }));
+		expect(owed()).toEqual(["b"]);
+	});
+
+	test("design 4.8 a planned reply is open until a note says that it is done with", () => {
+		add(mail("a"), mail("b"), note({ replies: [reply("1", "a"), reply("2", "b")] }));
+		expect(ledger.openReplies()).toEqual([reply("1", "a"), reply("2", "b")]);
+		add(note({ type: "settled", replies: ["1"] }));
+		expect(open()).toEqual(["2"]);
+	});
+
+	test("D17 a mail that was answered without being read is done with, and not counted as read", () => {
+		add(note({ replies: [reply("1", "unread")] }));
+		expect(ledger.has({ from: "alice", id: "unread" })).toBe(true);
+		expect([ledger.readCount, owed()]).toEqual([0, []]);
+		add(mail("unread"));
+		expect([ledger.readCount, owed()]).toEqual([0, []]);
+	});
+
+	test("PSM-065 a request that a note holds stays owed and is held", () => {
+		add(mail("a"), mail("b"), note({ held: ["alice a", "alice gone"] }));
+		expect(ledger.unanswered()).toMatchObject([
+			{ id: "a", held: true },
+			{ id: "b", held: false },
+		]);
+	});
+
+	test("L6 an entry is read once", () => {
+		ledger.read([mail("a")]);
+		ledger.read([mail("changed"), mail("b")]);
+		expect(owed()).toEqual(["a", "b"]);
+	});
+
+	test("a second entry of the same mail counts once", () => {
+		add(mail("a"), mail("a"));
+		expect([ledger.readCount, owed()]).toEqual([1, ["a"]]);
+	});
+
+	test("a fork neither owes nor skips on account of its parent's entries", () => {
+		add(mail("a", { address: "parent" }), note({ address: "parent", replies: [reply("1", "b")] }));
+		expect([ledger.readCount, owed(), open()]).toEqual([0, [], []]);
+		expect(ledger.has({ from: "alice", id: "a" })).toBe(false);
+		expect(ledger.has({ from: "alice", id: "b" })).toBe(false);
+	});
+
+	test("everything else in the session, and what another version wrote, is passed over", () => {
+		add(
+			null,
+			"text",
+			entry("message", { message: { role: "user", content: "hello" } }),
+			entry("custom_message", { customType: "mailbox", details: { mail: { id: "a" } } }),
+			entry("custom_message", { customType: "other", details: { mail: { address: "me", id: "a" } } }),
+			mail("a", { kind: "control" as "request" }),
+			note({ type: "later", replies: [] }),
+			note({ replies: [{ id: "1" }] }),
+			mail("b"),
+		);
+		expect([ledger.readCount, owed(), open()]).toEqual([1, ["b"], []]);
+	});
+
+	test("D7 what another process added to the session counts as well", () => {
+		add(mail("a"));
+		ledger.include([
+			mail("a"),
+			mail("b"),
+			note({ replies: [reply("1", "a")] }),
+			note({ type: "settled", replies: ["1"] }),
+		]);
+		expect([ledger.readCount, owed(), open()]).toEqual([2, ["b"], []]);
+		add(mail("c"));
+		expect(owed()).toEqual(["b", "c"]);
+	});
+});

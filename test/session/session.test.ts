@@ -1,0 +1,598 @@
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { SessionManager } from "@earendil-works/pi-coding-agent";
+import type { FSWatcher } from "chokidar";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import sessionMail from "../../src/index.ts";
+import type { Draft } from "../../src/mail/deliver.ts";
+import type { Disk } from "../../src/mail/disk.ts";
+import { mailRoot } from "../../src/mail/root.ts";
+import { fail, type Operation, watchedDisk } from "../support/disk.ts";
+import { FakePi, later, makePeer, type Peer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+
+const seams = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk, watchers: [] as FSWatcher[] }));
+vi.mock(import("../../src/mail/disk.ts"), async (importOriginal) => {
+	const real = await importOriginal();
+	return { ...real, nodeDisk: () => seams.wrap(real.nodeDisk()) };
+});
+vi.mock(import("chokidar"), async (importOriginal) => {
+	const real = await importOriginal();
+	const watch: typeof real.watch = (...given) => {
+		const watcher = real.watch(...given);
+		seams.watchers.push(watcher);
+		return watcher;
+	};
+	return { ...real, watch };
+});
+/** What happens before each operation on disk. */
+let before: (operation: Operation) => void = () => {};
+seams.wrap = (disk) => watchedDisk((operation) => before(operation), disk);
+
+useFakeMachine();
+
+let peer: Peer;
+beforeEach(() => {
+	peer = makePeer();
+});
+afterEach(() => {
+	before = () => {};
+	seams.watchers.splice(0);
+});
+
+/** A session that has had a run: its file exists and its gate is open. */
+async function seasonedPi(options: Parameters<typeof startFakePi>[0] = {}): Promise<FakePi> {
+	const pi = await startFakePi(options);
+	await pi.run({ prompt: "hello" });
+	await later(0);
+	return pi;
+}
+
+const recordPath = (address: string) => join(mailRoot(), "running", `${address}.json`);
+const record = (pi: FakePi) => JSON.parse(readFileSync(recordPath(pi.address), "utf8"));
+const footer = (pi: FakePi) => pi.status.get("mailbox");
+const reply: Partial<Draft> = { kind: "reply", status: "done" };
+
+describe("the running record", () => {
+	test("PSM-023/024 says what the session is called, where it works and whether it is busy", async () => {
+		const pi = await startFakePi({ name: "reviewer" });
+		expect(record(pi)).toMatchObject({ address: pi.address, name: "reviewer", state: "idle", pid: process.pid });
+		expect(record(pi).cwd).toBe(pi.session.getCwd());
+		await pi.rename("critic");
+		await pi.run({ prompt: "work", during: () => expect(record(pi)).toMatchObject({ name: "critic", state: "busy" }) });
+		expect(record(pi)).toMatchObject({ name: "critic", state: "idle" });
+		await pi.rename(undefined);
+		expect(record(pi)).not.toHaveProperty("name");
+	});
+
+	test("stays busy from the first attempt of a run to its settle, whatever Pi tries again", async () => {
+		const pi = await seasonedPi();
+		const during = () => expect(record(pi).state).toBe("busy");
+		await pi.run({
+			prompt: "work",
+			turns: [
+				{ fails: "503", during },
+				{ tools: 1, during },
+			],
+			during,
+		});
+		expect(record(pi).state).toBe("idle");
+	});
+
+	test.each(["quit", "new", "resume", "fork"] as const)(
+		"PSM-025 is removed at the end of the session (%s)",
+		async (reason) => {
+			const pi = await seasonedPi();
+			await pi.shutDown(reason);
+			expect(existsSync(recordPath(pi.address))).toBe(false);
+		},
+	);
+
+	test("D7 stays over a /reload", async () => {
+		const pi = await seasonedPi();
+		let isThere = false;
+		before = () => {
+			isThere = existsSync(recordPath(pi.address));
+			if (!isThere) fail("EIO");
+		};
+		await pi.reload();
+		expect([isThere, pi.notifications]).toEqual([true, []]);
+	});
+
+	test("L10 is removed also when nothing else can be saved at the end", async () => {
+		const pi = await seasonedPi();
+		await pi.type(`/mailbox ${peer.address} please`);
+		before = ({ name, paths }) => name === "replace" && paths[0]?.endsWith("state.json") && fail("ENOSPC");
+		await pi.type(`/mailbox ${peer.address} please`);
+		await pi.shutDown();
+		expect(pi.errors.splice(0)).not.toEqual([]);
+		expect(existsSync(recordPath(pi.address))).toBe(false);
+	});
+});
+
+describe("the footer, PSM-039", () => {
+	test("says how many mails wait, were read, and are not answered, and nothing when there are none", async () => {
+		const pi = await seasonedPi();
+		expect(footer(pi)).toBeUndefined();
+		await pi.type(`/mailbox ${peer.address} one`);
+		await pi.type(`/mailbox ${peer.address} two`);
+		expect(footer(pi)).toBe("✉ 2 awaiting");
+		peer.send(pi, reply);
+		await later(1000);
+		expect(footer(pi)).toBe("✉ 1 read · 2 awaiting");
+		const inReplyTo = [peer.received()[0]?.id ?? ""];
+		const during = async () => {
+			peer.send(pi, { kind: "message", inReplyTo });
+			await later(1000);
+			expect(footer(pi)).toBe("✉ 1 pending · 1 read · 2 awaiting");
+		};
+		await pi.run({ prompt: "speak", during });
+		await later(1000);
+		await pi.run();
+		expect(footer(pi)).toBe("✉ 2 read · 2 awaiting");
+		peer.send(pi, { ...reply, inReplyTo });
+		await later(1000);
+		expect(footer(pi)).toBe("✉ 3 read · 1 awaiting");
+		await pi.emit("session_shutdown", { reason: "quit" });
+		expect(footer(pi)).toBeUndefined();
+	});
+
+	test("survives a restart, a /reload and a lost state.json", async () => {
+		const pi = await seasonedPi();
+		await pi.type(`/mailbox ${peer.address} one`);
+		peer.send(pi, reply);
+		await later(1000);
+		await pi.reload();
+		await later(0);
+		expect(footer(pi)).toBe("✉ 1 read · 1 awaiting");
+		await pi.kill();
+		rmSync(join(mailRoot(), pi.address, "state.json"));
+		const again = await startFakePi({ file: pi.file });
+		await later(0);
+		expect(footer(again)).toBe("✉ 1 read · 1 awaiting");
+	});
+
+	test("an answer is awaited until the model sees it", async () => {
+		const pi = await seasonedPi();
+		await pi.type(`/mailbox ${peer.address} one`);
+		const during = async () => {
+			peer.send(pi, { ...reply, inReplyTo: [peer.received()[0]?.id ?? ""] });
+			await later(1000);
+			expect(footer(pi)).toBe("✉ 1 pending · 1 awaiting");
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: 1, during }], during: () => expect(footer(pi)).toBe("✉ 1 read") });
+	});
+
+	test("L4 an answer that was in the conversation when Pi was killed is not awaited afterwards", async () => {
+		const first = await seasonedPi();
+		await first.type(`/mailbox ${peer.address} one`);
+		await later(1000);
+		const during = () => peer.send(first, { ...reply, inReplyTo: [peer.received()[0]?.id ?? ""] });
+		const { emit } = FakePi.prototype;
+		const spy = vi.spyOn(first, "emit");
+		const killAtNextTurn = async () => {
+			await during();
+			spy.mockImplementation(async (type, fields) =>
+				type === "turn_start" ? first.kill() : emit.call(first, type, fields),
+			);
+		};
+		await first.run({ prompt: "work", turns: [{ tools: 1, during: killAtNextTurn }] });
+		const pi = await startFakePi({ file: first.file });
+		await later(1000);
+		expect([pi.mails().length, footer(pi)]).toEqual([1, "✉ 1 read"]);
+	});
+});
+
+describe("D20 without a person at the session", () => {
+	test.each(["print", "json"] as const)(
+		"%s mode: mail enters where a request is due anyway, and its sender gets an answer",
+		async (mode) => {
+			const pi = await startFakePi({ mode });
+			const [first] = [peer.send(pi), later(0)];
+			await pi.run({ prompt: "work", turns: [{ tools: 1, during: () => later(0) }], text: "All is well." });
+			expect(pi.mails().map(({ id }) => id)).toEqual([first]);
+			expect(peer.received()).toMatchObject([{ in_reply_to: [first], body: "All is well." }]);
+			expect([pi.sent, pi.openCount]).toEqual([[], 0]);
+		},
+	);
+
+	test.each(["print", "json"] as const)("%s mode: mail never starts a run, and stays in new/", async (mode) => {
+		const pi = await startFakePi({ mode });
+		peer.send(pi);
+		peer.send(pi, reply);
+		// The prompt of `pi -p` may be long in coming: other extensions handle it first.
+		await later(60_000);
+		expect(pi.hasRunToPlay).toBe(false);
+		await pi.run({ prompt: "speak", during: () => later(2000) });
+		await later(60_000);
+		expect([pi.sent, pi.names("new").length, pi.names("cur")]).toEqual([[], 2, []]);
+	});
+
+	test("warnings go to the error output", async () => {
+		const error = vi.spyOn(console, "error").mockImplementation(() => {});
+		const pi = await startFakePi({ mode: "print" });
+		writeFileSync(join(mailRoot(), pi.address, "new", "1.json"), "{");
+		await later(0);
+		await pi.run({ prompt: "work", turns: [{ tools: 1 }] });
+		expect(error.mock.calls).toEqual([
+			[expect.stringMatching(/^mailbox: .*1\.json cannot be delivered and was set aside/)],
+		]);
+	});
+});
+
+describe("warnings", () => {
+	test.skipIf(process.platform === "win32")(
+		"PSM-007 an address folder that others can look into is named at the start, and not changed",
+		async () => {
+			const first = await startFakePi();
+			const folder = join(mailRoot(), first.address);
+			await first.shutDown();
+			chmodSync(folder, 0o750);
+			const pi = await startFakePi({ id: first.address });
+			expect(pi.notifications).toEqual([
+				`mailbox: other users can look into this session's mailbox; run: chmod 700 ${folder}`,
+			]);
+			expect(statSync(folder).mode & 0o777).toBe(0o750);
+		},
+	);
+
+	test("PSM-017 mail that cannot be read is named once, and later mail comes", async () => {
+		const pi = await seasonedPi();
+		writeFileSync(join(mailRoot(), pi.address, "new", "000000000000001-x.json"), "{");
+		peer.send(pi);
+		await later(10_000);
+		expect(pi.hasRunToPlay).toBe(true);
+		expect(pi.notifications).toEqual([
+			expect.stringMatching(/1-x\.json cannot be delivered and was set aside: it is not JSON/),
+		]);
+	});
+
+	test("what an earlier process left unreadable or unsent is named at the start", async () => {
+		const pi = await seasonedPi();
+		await pi.shutDown();
+		const folder = join(mailRoot(), pi.address);
+		writeFileSync(join(folder, "cur", "1.json"), "{");
+		writeFileSync(join(folder, "cur", "1.json.open"), "");
+		writeFileSync(join(folder, "sent", "2.json.part"), "{");
+		const again = await startFakePi({ file: pi.file });
+		await later(0);
+		expect(again.notifications).toEqual([
+			expect.stringMatching(/1\.json cannot be delivered and was set aside: it is not JSON/),
+			expect.stringMatching(/the mail 2\.json was not sent: the session ended while it was sending it/),
+		]);
+	});
+
+	test("a fault of the disk is named once, ends nothing, and is over when the disk is well", async () => {
+		const pi = await seasonedPi();
+		before = ({ name, paths }) => name === "create" && paths[0]?.includes("/cur/") && fail("ENOSPC");
+		peer.send(pi);
+		await later(10_000);
+		expect(pi.notifications).toEqual([expect.stringMatching(/could not be claimed and will be tried again: ENOSPC/)]);
+		before = () => {};
+		await later(1000);
+		expect(pi.hasRunToPlay).toBe(true);
+	});
+});
+
+describe("after the end of a session", () => {
+	test("PSM-045, L10 nothing is delivered, and no timer or watcher is left", async () => {
+		const pi = await startFakePi();
+		peer.send(pi);
+		await pi.run({ prompt: "speak" });
+		// What the settle put off until the next turn of the event loop must not happen.
+		await pi.shutDown();
+		await later(60_000);
+		expect([pi.sent, pi.names("new").length, vi.getTimerCount()]).toEqual([[], 1, 0]);
+		expect(seams.watchers.map((watcher) => watcher.closed)).toEqual([true]);
+	});
+
+	test("PSM-044 what an earlier process left is not taken in, and comes at the next start", async () => {
+		let pi = await seasonedPi();
+		const id = peer.send(pi);
+		await later(1000);
+		await pi.kill();
+		pi = await startFakePi({ file: pi.file });
+		await pi.shutDown();
+		await later(60_000);
+		expect([pi.sent, pi.openCount]).toEqual([[], 1]);
+		pi = await startFakePi({ file: pi.file });
+		await later(1000);
+		await pi.run();
+		expect([pi.mails().map((mail) => mail.id), pi.openCount]).toEqual([[id], 0]);
+	});
+
+	test("PSM-045 a second end changes nothing", async () => {
+		const pi = await seasonedPi();
+		await pi.emit("session_shutdown", { reason: "quit" });
+		const next = await startFakePi({ file: pi.file });
+		await pi.shutDown();
+		expect(record(next).pid).toBe(process.pid);
+	});
+
+	test("L10 a host that forgets session_shutdown does not have its process ended by our timers", async () => {
+		const pi = await seasonedPi();
+		peer.send(pi);
+		pi.dispose();
+		await later(10_000);
+		expect([pi.sent, pi.names("new").length]).toEqual([[], 1]);
+		expect([vi.getTimerCount(), existsSync(recordPath(pi.address))]).toEqual([0, false]);
+	});
+
+	test("L10 nor does one that does so while the session takes in what an earlier process left", async () => {
+		const first = await seasonedPi();
+		peer.send(first);
+		await later(1000);
+		await first.kill();
+		const pi = await startFakePi({ file: first.file });
+		pi.dispose();
+		await later(10_000);
+		expect(pi.openCount).toBe(1);
+	});
+});
+
+describe("L1 mail that a process had claimed when it ended", () => {
+	test("is handed over again when the conversation does not hold it, before newer mail", async () => {
+		let pi = await seasonedPi();
+		const ids = [peer.send(pi), peer.send(pi)];
+		// Pi appends all but the last at once.
+		await later(1000);
+		await pi.kill();
+		await later(10);
+		ids.push(peer.send(pi));
+		pi = await startFakePi({ file: pi.file });
+		await later(1000);
+		await pi.run();
+		await later(60_000);
+		expect([pi.mails().map((mail) => mail.id), pi.openCount, pi.isIdle]).toEqual([ids, 0, true]);
+	});
+
+	test("comes first also when a run is faster than the look at what is left", async () => {
+		let pi = await seasonedPi();
+		const ids = [peer.send(pi)];
+		await later(1000);
+		await pi.kill();
+		ids.push(peer.send(pi));
+		pi = await startFakePi({ file: pi.file });
+		const during = async () => {
+			expect(pi.mails()).toEqual([]);
+			await later(0);
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: 1 }, { tools: 1, during }] });
+		expect(pi.mails().map((mail) => mail.id)).toEqual(ids);
+	});
+
+	test("is handed over again after a /reload while Pi could not start its run", async () => {
+		const pi = await seasonedPi();
+		const id = peer.send(pi);
+		await later(1000);
+		pi.failToStart();
+		await pi.reload();
+		await later(1000);
+		await pi.run();
+		expect(pi.mails().map((mail) => mail.id)).toEqual([id]);
+	});
+
+	test("keeps its open mark when the session cannot write what it settles at the start", async () => {
+		const first = await seasonedPi();
+		peer.send(first, { kind: "ask" });
+		await later(1000);
+		const during = async () => {
+			peer.send(first, reply);
+			await later(1000);
+			await first.kill();
+		};
+		await first.run({ turns: [{ tools: 1, during }] });
+		const pi = new FakePi({ file: first.file });
+		vi.spyOn(pi.session, "appendCustomEntry").mockImplementationOnce(() => fail("ENOSPC"));
+		await pi.start();
+		await later(0);
+		expect([pi.mails().length, pi.openCount]).toEqual([1, 1]);
+		await pi.discover();
+		await later(1000);
+		expect([pi.mails().length, pi.openCount]).toEqual([2, 0]);
+	});
+
+	test("a copy of a request that cannot be looked up for the moment does not keep its reply back", async () => {
+		const pi = await seasonedPi();
+		const copies = join(mailRoot(), pi.address, "sent");
+		peer.send(pi, { ...reply, inReplyTo: ["01980f5e-7a3c-4d10-8f00-000000000001"] });
+		const id = peer.send(pi);
+		before = ({ name, paths }) => name === "list" && paths[0] === copies && fail("EIO");
+		await later(5000);
+		expect(pi.hasRunToPlay).toBe(true);
+		await pi.run();
+		expect(pi.mails().at(-1)?.id).toBe(id);
+	});
+});
+
+describe("D12 mail with which Pi ended three times", () => {
+	/** Starts and kills the session until the mail is no longer handed over; says how often it was. */
+	async function killUntilSetAside(first: FakePi): Promise<{ pi: FakePi; handovers: number }> {
+		let pi = first;
+		for (let handovers = 0; ; handovers++) {
+			await later(1000);
+			if (!pi.hasRunToPlay || handovers > 10) return { pi, handovers };
+			await pi.kill();
+			pi = await startFakePi({ file: pi.file });
+		}
+	}
+
+	test("is set aside with its reason, and a warning names it", async () => {
+		const first = await seasonedPi();
+		peer.send(first);
+		const { pi, handovers } = await killUntilSetAside(first);
+		expect(pi.names("cur")).toEqual([expect.stringMatching(/\.json$/), expect.stringMatching(/\.json\.reason$/)]);
+		expect(pi.notifications).toEqual([
+			expect.stringMatching(/was set aside: Pi ended 3 times before this mail was in the conversation/),
+		]);
+		expect(handovers).toBe(3);
+		peer.send(pi);
+		await later(1000);
+		expect(pi.hasRunToPlay).toBe(true);
+	});
+
+	test.each(["request", "ask"] as const)("L3 its sender gets an answer to the %s", async (kind) => {
+		const first = await seasonedPi();
+		const id = peer.send(first, { kind });
+		await killUntilSetAside(first);
+		expect(peer.received()).toMatchObject([{ in_reply_to: [id], status: "failed" }]);
+	});
+
+	test("is not set aside when it was in the conversation all the same", async () => {
+		let pi = await seasonedPi();
+		const id = peer.send(pi);
+		await later(1000);
+		await pi.kill();
+		const [name = ""] = pi.names("cur").filter((other) => other.endsWith(".open"));
+		writeFileSync(join(mailRoot(), pi.address, "cur", name), "3");
+		const details = {
+			mail: { address: pi.address, id, from: peer.address, kind: "request", hops: 0, inReplyTo: [], file: name },
+		};
+		SessionManager.open(pi.file).appendCustomMessageEntry("mailbox", "please", true, details);
+		pi = await startFakePi({ file: pi.file });
+		await later(1000);
+		expect([pi.openCount, pi.notifications, pi.names("cur").length]).toEqual([0, [], 1]);
+	});
+
+	test("a run that Pi could not start is no end", async () => {
+		let pi = await seasonedPi();
+		peer.send(pi);
+		await later(1000);
+		await pi.kill();
+		pi = await startFakePi({ file: pi.file });
+		await later(1000);
+		for (let n = 0; n < 4; n++) {
+			pi.failToStart();
+			await later(20_000);
+		}
+		await pi.kill();
+		pi = await startFakePi({ file: pi.file });
+		await later(1000);
+		expect([pi.hasRunToPlay, pi.notifications]).toEqual([true, []]);
+	});
+
+	test("a /reload is no end", async () => {
+		const pi = await seasonedPi();
+		peer.send(pi);
+		await later(1000);
+		for (let n = 0; n < 5; n++) {
+			pi.failToStart();
+			await pi.reload();
+			await later(1000);
+			expect(pi.hasRunToPlay).toBe(true);
+		}
+	});
+});
+
+describe("D7 while another process has the session open", () => {
+	/** Lays the record of a process that lives, of one that does not, or none. */
+	function layRecord(pi: Pick<FakePi, "address">, pid: number): void {
+		mkdirSync(dirname(recordPath(pi.address)), { recursive: true });
+		const fields = {
+			address: pi.address,
+			cwd: "/other",
+			pid,
+			state: "idle",
+			waitingOn: "",
+			updated: "2026-11-29T11:00:00.000Z",
+		};
+		writeFileSync(recordPath(pi.address), JSON.stringify(fields));
+	}
+
+	async function secondPi(): Promise<FakePi> {
+		const first = await seasonedPi();
+		await first.shutDown();
+		layRecord(first, process.ppid);
+		const pi = await startFakePi({ file: first.file });
+		await later(1000);
+		return pi;
+	}
+
+	test("this one says so once, can send, claims nothing, answers nothing and leaves the record alone", async () => {
+		const pi = await secondPi();
+		peer.send(pi);
+		peer.send(pi, reply);
+		await later(10_000);
+		await pi.run({ prompt: "work", turns: [{ tools: 1, during: () => later(1000) }], end: "aborted" });
+		await pi.type(`/mailbox ${peer.address} please`);
+		await later(1000);
+		expect(pi.notifications).toEqual([
+			expect.stringMatching(new RegExp(`process ${process.ppid} has this session open as well and receives its mail`)),
+			expect.stringMatching(/^Sent /),
+		]);
+		expect([pi.names("new").length, pi.names("cur"), pi.mails()]).toEqual([2, [], []]);
+		expect([footer(pi), record(pi).pid, peer.received().length]).toEqual(["✉ 1 awaiting", process.ppid, 1]);
+		await pi.shutDown();
+		expect(record(pi).pid).toBe(process.ppid);
+	});
+
+	test("this one answers nothing, at its start or at a settle, that the other owes", async () => {
+		const first = await seasonedPi();
+		peer.send(first, { kind: "ask" });
+		peer.send(first);
+		await later(1000);
+		await first.run({ turns: [{ tools: 1, during: () => first.kill() }] });
+		layRecord(first, process.ppid);
+		const pi = await startFakePi({ file: first.file });
+		await later(1000);
+		await pi.run({ prompt: "hello" });
+		await pi.shutDown();
+		expect([pi.mails().length, peer.received()]).toEqual([2, []]);
+	});
+
+	test("one that loses the address in a run gives and claims nothing more", async () => {
+		const pi = await seasonedPi();
+		const during = async () => {
+			layRecord(pi, process.ppid);
+			peer.send(pi);
+			peer.send(pi, reply);
+			await later(2000);
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: 1, during }] });
+		await later(2000);
+		expect([pi.mails(), pi.names("new").length, pi.isIdle]).toEqual([[], 2, true]);
+	});
+
+	test("it takes over when that process ends, and brings nothing that it brought", async () => {
+		const pi = await secondPi();
+		const [old, left, waiting] = [peer.send(pi), peer.send(pi), peer.send(pi)];
+		const cur = join(mailRoot(), pi.address, "cur");
+		for (const id of [old, left]) {
+			const [name = ""] = pi.names("new").filter((other) => other.includes(id));
+			renameSync(join(mailRoot(), pi.address, "new", name), join(cur, name));
+			writeFileSync(join(cur, `${name}.open`), "");
+		}
+		const details = {
+			mail: { address: pi.address, id: old, from: peer.address, kind: "message", hops: 0, inReplyTo: [], file: "" },
+		};
+		SessionManager.open(pi.file).appendCustomMessageEntry("mailbox", "please", true, details);
+		layRecord(pi, 2 ** 22 + 1);
+		await later(1000);
+		await vi.waitFor(() => expect(pi.hasRunToPlay).toBe(true));
+		await pi.run();
+		expect(pi.mails().map((mail) => mail.id)).toEqual([left, waiting]);
+		expect([pi.openCount, record(pi).pid, footer(pi)]).toEqual([0, process.pid, "✉ 3 read"]);
+	});
+
+	test("L10 its end in the middle of taking over does not end the process", async () => {
+		const pi = await secondPi();
+		peer.send(pi);
+		layRecord(pi, 2 ** 22 + 1);
+		await later(1000);
+		await pi.shutDown();
+		// The session file is being read meanwhile, for real.
+		for (let n = 0; n < 10; n++) await stat(pi.file);
+		await later(10_000);
+		expect([pi.sent, pi.names("new").length]).toEqual([[], 1]);
+	});
+});
+
+test("a session that another extension adds to is read on from where it was read", async () => {
+	const other = (pi: Parameters<typeof sessionMail>[0]) =>
+		pi.on("agent_end", () => pi.appendEntry("other", { text: "note" }));
+	const pi = await seasonedPi({ extensions: [other, sessionMail] });
+	const id = peer.send(pi);
+	await later(1000);
+	await pi.run();
+	expect(peer.received()).toMatchObject([{ in_reply_to: [id], status: "done" }]);
+});

@@ -1,0 +1,72 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { inSlices } from "../../src/session/slices.ts";
+
+let clockMs: number;
+let steps: number[];
+let warnings: string[];
+let done: number;
+
+beforeEach(() => {
+	vi.useFakeTimers();
+	vi.spyOn(performance, "now").mockImplementation(() => clockMs);
+	[clockMs, steps, warnings, done] = [0, [], [], 0];
+});
+afterEach(() => vi.useRealTimers());
+
+/** Seven items, each of which takes 4 ms. */
+function* work(): Generator<number> {
+	for (let item = 0; item < 7; item++) {
+		clockMs += 4;
+		yield item;
+	}
+}
+
+function start({ step = (item: number): void => void steps.push(item), end = () => {} } = {}): () => void {
+	const finish = () => {
+		done++;
+		end();
+	};
+	return inSlices(work(), step, finish, (text) => warnings.push(text));
+}
+
+function fail(): never {
+	throw new Error("the disk\nis gone");
+}
+
+describe("bulk work, design 6", () => {
+	test("begins in a later turn of the event loop, and gives it back about every 10 ms", () => {
+		start();
+		expect(steps).toEqual([]);
+		vi.advanceTimersToNextTimer();
+		expect(steps).toEqual([0, 1, 2]);
+		vi.advanceTimersToNextTimer();
+		expect([steps.length, done]).toEqual([6, 0]);
+		vi.runAllTimers();
+		expect([steps.length, done]).toEqual([7, 1]);
+	});
+
+	test("stops for good when it is given up, at its beginning or in its middle", () => {
+		start()();
+		const giveUp = start();
+		vi.advanceTimersToNextTimer();
+		giveUp();
+		vi.runAllTimers();
+		expect([steps, done]).toEqual([[0, 1, 2], 0]);
+	});
+
+	test("is over when it fails, and a warning says why", () => {
+		start({ step: fail });
+		vi.runAllTimers();
+		expect([warnings, done]).toEqual([["the disk is gone"], 1]);
+	});
+
+	test("ends once, also when what comes after it fails", () => {
+		start({ end: fail });
+		try {
+			vi.runAllTimers();
+		} catch {
+			// Who hears of it does not matter here.
+		}
+		expect(done).toBe(1);
+	});
+});

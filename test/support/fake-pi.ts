@@ -1,0 +1,674 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+	type CustomMessageEntry,
+	createEventBus,
+	type ExtensionAPI,
+	type ExtensionCommandContext,
+	type ExtensionContext,
+	type RegisteredCommand,
+	SessionManager,
+	type SessionShutdownEvent,
+	type SessionStartEvent,
+	type TurnEndEvent,
+	type TurnEndEventResult,
+} from "@earendil-works/pi-coding-agent";
+import { afterEach, beforeEach, vi } from "vitest";
+import sessionMail from "../../src/index.ts";
+import type { Draft } from "../../src/mail/deliver.ts";
+import { nodeDisk } from "../../src/mail/disk.ts";
+import type { Envelope } from "../../src/mail/envelope.ts";
+import { openMailbox } from "../../src/mail/mailbox.ts";
+import { ensureRoot, mailRoot } from "../../src/mail/root.ts";
+
+export type Extension = (pi: ExtensionAPI) => unknown;
+
+export interface FakePiOptions {
+	/** A session file to open, such as that of an earlier fake. Default: a new session. */
+	readonly file?: string;
+	/** The id of the new session. */
+	readonly id?: string;
+	readonly name?: string;
+	readonly mode?: Mode;
+	/** False: `--no-session`. */
+	readonly isSaved?: boolean;
+	/** In load order. Default: this package. */
+	readonly extensions?: readonly Extension[];
+}
+
+/** What the model and the person do in a run. */
+export interface RunScript {
+	/** What a person types to start it. Without: the run that an extension has started. */
+	readonly prompt?: string;
+	/** The turns before the last. */
+	readonly turns?: readonly Turn[];
+	/** What the model says last. */
+	readonly text?: string;
+	/** What happens while it says that. */
+	readonly during?: () => unknown;
+	readonly end?: "stop" | "error" | "aborted";
+	/** What an `error` says. */
+	readonly error?: string;
+}
+
+export interface Turn {
+	/** Calls of tools: how many of one that does nothing, or which of those that extensions registered. */
+	readonly tools?: number | readonly Call[];
+	/** What happens while the tools run, while Pi waits to retry, or else while the model speaks. */
+	readonly during?: () => unknown;
+	readonly text?: string;
+	/** The request fails with this error, and Pi tries again. */
+	readonly fails?: string;
+	/** The tools' results end the run. */
+	readonly terminate?: boolean;
+	readonly end?: RunScript["end"];
+	readonly error?: string;
+}
+
+export interface Call {
+	readonly name?: string;
+	readonly args?: object;
+}
+
+/** A started session, its resources discovered. Its gate opens 1 s later. */
+export async function startFakePi(options: FakePiOptions & { readonly reason?: SessionStartEvent["reason"] } = {}) {
+	const pi = new FakePi(options);
+	await pi.start(options.reason);
+	await pi.discover();
+	return pi;
+}
+
+/**
+ * A fake of Pi 1.6 for breadth: no process, no model, and no time passes by itself. It drives extensions only through
+ * their register function. What it does comes from pi-facts 2 and 3 and from Pi's `agent-session.ts`; session, entries and
+ * event bus are Pi's own. A part of Pi that it does not have throws when it is used.
+ */
+export class FakePi {
+	/** Pi's own session, with all that a test may want to do to it (`branch`, `appendMessage`, …). */
+	readonly session: SessionManager;
+	readonly mode: Mode;
+	/** The bus that the session's extensions share. */
+	readonly events = createEventBus();
+	/** The names of the events so far. Each `context` is a request to the model. */
+	readonly log: string[] = [];
+	readonly notifications: string[] = [];
+	/** What the footer shows, by key. */
+	readonly status = new Map<string, string>();
+	/** What a person has typed and not sent. */
+	editor = "";
+	/** The text of every `pi.sendMessage` so far, and whether it was to start a run. */
+	readonly sent: { text: string; startsRun: boolean }[] = [];
+	/** What handlers threw, and what else Pi reports as `extension_error`. A test that expects some takes it out. */
+	readonly errors: string[] = [];
+	readonly commands = new Map<string, Omit<RegisteredCommand, "name" | "sourceInfo">>();
+	readonly tools = new Map<string, Tool>();
+
+	readonly #extensions: readonly Extension[];
+	#generation: Generation = { isStale: true, handlers: [] };
+	#run: Run | undefined;
+	#isCompacting = false;
+	#isSettling = false;
+	/** What was asked for while extensions heard that a run settled. */
+	#deferred: (() => unknown)[] = [];
+	/** Messages without a trigger that came during a turn. */
+	#pending: CustomMessage[] = [];
+	/** Messages that steer the run. */
+	#queue: Message[] = [];
+
+	constructor(options: FakePiOptions = {}) {
+		const { file, id, name, mode = "tui", isSaved = true, extensions = [sessionMail] } = options;
+		const fields = id === undefined ? {} : { id };
+		if (file !== undefined) this.session = SessionManager.open(file);
+		else if (isSaved) this.session = SessionManager.create(machine.home, join(machine.home, "sessions"), fields);
+		else this.session = SessionManager.inMemory(machine.home, fields);
+		if (name !== undefined) this.session.appendSessionInfo(name);
+		this.mode = mode;
+		this.#extensions = extensions;
+		machine.sessions.add(this);
+	}
+
+	get address(): string {
+		return this.session.getSessionId();
+	}
+
+	get file(): string {
+		return this.session.getSessionFile() ?? "";
+	}
+
+	get isIdle(): boolean {
+		return this.#run === undefined && !this.#isCompacting;
+	}
+
+	/** Whether an extension has started a run that {@link run} has yet to play. */
+	get hasRunToPlay(): boolean {
+		return this.#run?.isPlaying === false;
+	}
+
+	/** The mail in the conversation, on any branch, oldest first. */
+	mails(): { id: string; text: string }[] {
+		return this.session.getEntries().flatMap((entry) => {
+			if (entry.type !== "custom_message" || entry.customType !== "mailbox") return [];
+			const { mail } = entry.details as { mail: { id: string } };
+			return [{ id: mail.id, text: String(entry.content) }];
+		});
+	}
+
+	/** The names in one of this session's boxes, sorted. */
+	names(box: "tmp" | "new" | "cur" | "sent"): string[] {
+		return readdirSync(join(mailRoot(), this.address, box)).sort();
+	}
+
+	/** How many mails are marked open. */
+	get openCount(): number {
+		return this.names("cur").filter((name) => name.endsWith(".open")).length;
+	}
+
+	/** Loads the extensions and starts the session; nothing more happens before {@link discover}. */
+	async start(reason: SessionStartEvent["reason"] = "startup"): Promise<void> {
+		this.#generation = { isStale: false, handlers: [] };
+		for (const extension of this.#extensions) await extension(this.#api());
+		await this.emit("session_start", { reason });
+	}
+
+	async discover(): Promise<void> {
+		await this.emit("resources_discover", { cwd: machine.home, reason: "startup" });
+	}
+
+	/** Ends the session. */
+	async shutDown(reason: SessionShutdownEvent["reason"] = "quit"): Promise<void> {
+		await this.emit("session_shutdown", { reason });
+		this.dispose();
+	}
+
+	/** Ends the session as a host does that forgets `session_shutdown` (pi-facts 6): what it handed out is stale. */
+	dispose(): void {
+		this.#generation.isStale = true;
+		this.#generation = { isStale: true, handlers: [] };
+		this.#run = undefined;
+		this.#deferred = [];
+		this.status.clear();
+	}
+
+	/** As kill -9: nothing more happens, and what is on disk stays as it is. */
+	async kill(): Promise<void> {
+		const state = join(mailRoot(), this.address, "state.json");
+		const saved = existsSync(state) ? readFileSync(state) : undefined;
+		// The end that leaves the running record in place; all that it writes is undone.
+		await this.shutDown("reload");
+		if (saved === undefined) rmSync(state, { force: true });
+		else writeFileSync(state, saved);
+	}
+
+	/** `/reload` */
+	async reload(): Promise<void> {
+		await this.shutDown("reload");
+		await this.start("reload");
+		await this.discover();
+	}
+
+	/** Types a command: `/name argument`. */
+	async type(text: string): Promise<void> {
+		const [, name = "", argument = ""] = /^\/(\S+) ?(.*)$/s.exec(text) ?? [];
+		const command = this.commands.get(name);
+		if (command === undefined) throw new Error(`there is no command in ${text}`);
+		try {
+			await command.handler(argument, this.#context<ExtensionCommandContext>());
+		} catch (error) {
+			this.errors.push(`command: ${messageOf(error)}`);
+		}
+	}
+
+	/** A person types while a run goes on, and steers it; or types what another extension handles, so that no run starts. */
+	async typeAhead(text: string): Promise<void> {
+		const streamingBehavior = this.#run === undefined ? undefined : "steer";
+		await this.emit("input", { text, source: "interactive", streamingBehavior });
+		if (this.#run !== undefined) this.#queue.push(userMessage(text));
+	}
+
+	/** Esc, or `ctx.abort()`: cuts short what goes on. */
+	abort(): void {
+		if (this.#run === undefined) return;
+		this.#run.isAborted = true;
+		this.#run.abortion.abort();
+		this.#queue = [];
+	}
+
+	async rename(name: string | undefined): Promise<void> {
+		this.session.appendSessionInfo(name ?? "");
+		await this.emit("session_info_changed", { name });
+	}
+
+	/** Manual compaction; `during` happens in its middle. */
+	async compact(during: () => unknown): Promise<void> {
+		this.#isCompacting = true;
+		await this.emit("session_before_compact", {});
+		await during();
+		this.session.appendCompaction("summary", this.session.getLeafId(), 1000);
+		this.#isCompacting = false;
+		await this.emit("session_compact", {});
+	}
+
+	/** Pi drops what it put off until extensions had heard that a run settled, as it does when the first of it fails. */
+	forget(): void {
+		this.#deferred = [];
+	}
+
+	/** The run that was started ends before it began, since Pi could not prepare it. Its message is lost. */
+	failToStart(): void {
+		if (!this.hasRunToPlay) throw new Error("no run waits to be played");
+		this.#run = undefined;
+		this.#flushPending();
+	}
+
+	/**
+	 * Plays a run to its end: that of a `prompt`, or the one that an extension has started. A prompt that is typed while
+	 * extensions still hear that the last run settled only waits: the next call without one plays its run.
+	 */
+	async run(script: RunScript = {}): Promise<void> {
+		const { prompt } = script;
+		if (prompt !== undefined && this.#isSettling) {
+			this.#deferred.push(() => this.#prompt(prompt));
+			return;
+		}
+		if (prompt !== undefined) await this.#prompt(prompt);
+		const run = this.#run;
+		if (run === undefined) throw new Error("nothing has started a run");
+		run.isPlaying = true;
+		try {
+			await this.#play(run, script);
+		} catch (error) {
+			if (error instanceof SessionEnded) return;
+			if (!(error instanceof Unwritten)) throw error;
+			this.errors.push(error.message);
+		}
+		if (this.#run === run) await this.#settle(run);
+	}
+
+	/** Emits an event to every handler, in load order. One that throws stops no other. */
+	async emit(type: string, event: object): Promise<void> {
+		await this.#emit(type, () => event);
+	}
+
+	async #emit(type: string, event: () => object, onResult?: (result: unknown) => void): Promise<void> {
+		this.log.push(type);
+		const { handlers } = this.#generation;
+		for (const { handler } of handlers.filter((registered) => registered.type === type)) {
+			try {
+				const result = await handler({ type, ...event() }, this.#context());
+				onResult?.(result);
+			} catch (error) {
+				this.errors.push(`${type}: ${messageOf(error)}`);
+			}
+		}
+	}
+
+	async #prompt(text: string): Promise<void> {
+		if (this.#isCompacting) throw new Error("Cannot submit a prompt while compaction is in progress.");
+		await this.emit("input", { text, source: "interactive" });
+		if (this.#run !== undefined) throw new Error("Agent is already processing.");
+		this.#begin(userMessage(text));
+	}
+
+	#begin(first: Message): void {
+		this.#run = { first, isPlaying: false, isAborted: false, abortion: new AbortController() };
+	}
+
+	async #play(run: Run, { turns = [], text = "done", end = "stop", error = "boom", during }: RunScript): Promise<void> {
+		const script: Turn[] = [...turns, { text, end, error, ...(during === undefined ? {} : { during }) }];
+		await this.emit("before_agent_start", { messageType: run.first.role });
+		this.#flushPending();
+		await this.emit("agent_start", {});
+		await this.emit("turn_start", { turnIndex: 0 });
+		await this.#add(run.first);
+		for (let turnIndex = 0; ; turnIndex++) {
+			if (turnIndex > 0) await this.emit("turn_start", { turnIndex });
+			for (const message of this.#queue.splice(0)) await this.#add(message);
+			await this.emit("context", {});
+			const turn = script.shift() ?? { text };
+			const outcome = await this.#turn(run, turnIndex, turn);
+			if (outcome === "goes on") continue;
+			await this.emit("agent_end", {});
+			if (outcome === "ended") break;
+			await turn.during?.();
+			if (run.isAborted) break;
+			await this.emit("agent_start", {});
+		}
+		if (!run.isAborted) await this.emit("agent_before_settle", {});
+	}
+
+	/** One request to the model, and the tools that it calls. */
+	async #turn(run: Run, turnIndex: number, turn: Turn): Promise<"goes on" | "ended" | "is retried"> {
+		const text = run.isAborted ? "" : turn.text;
+		const calls = callsOf(turn, turnIndex);
+		if (calls.length === 0 && turn.fails === undefined && !run.isAborted) await turn.during?.();
+		if (turn.end === "aborted") this.abort();
+		const error = turn.fails ?? (turn.end === "error" ? turn.error : undefined);
+		const stopReason = run.isAborted
+			? "aborted"
+			: error !== undefined
+				? "error"
+				: calls.length > 0
+					? "toolUse"
+					: "stop";
+		const isComplete = stopReason === "toolUse" || stopReason === "stop";
+		const message = assistantMessage(stopReason, text, isComplete ? calls : [], error);
+		const messageEntryId = await this.#add(message);
+		const toolResults = isComplete ? await this.#runTools(run, calls, turn.during) : [];
+		const toolResultEntryIds: string[] = [];
+		for (const result of toolResults) toolResultEntryIds.push(await this.#add(result));
+		const outcome = isComplete ? "completed" : stopReason;
+		const continues = await this.#endTurn({
+			turnIndex,
+			message,
+			messageEntryId,
+			toolResults,
+			toolResultEntryIds,
+			outcome,
+		});
+		if (stopReason === "error" && turn.fails !== undefined) {
+			this.session.appendContextEdit(messageEntryId, null);
+			return "is retried";
+		}
+		const hasMore = (toolResults.length > 0 && turn.terminate !== true) || this.#queue.length > 0 || continues;
+		return isComplete && hasMore ? "goes on" : "ended";
+	}
+
+	async #runTools(run: Run, calls: readonly NumberedCall[], during: Turn["during"]): Promise<ToolResult[]> {
+		if (calls.length === 0) return [];
+		for (const { id, name, args } of calls) {
+			await this.emit("tool_execution_start", { toolCallId: id, toolName: name, args });
+			await this.emit("tool_call", { toolCallId: id, toolName: name, input: args });
+		}
+		const executions = calls.map(async ({ id, name, args }): Promise<ToolResult> => {
+			const given = { role: "toolResult", toolCallId: id, toolName: name, timestamp: Date.now() } as const;
+			try {
+				const made = await this.tools.get(name)?.execute(id, args, run.abortion.signal, undefined, this.#context());
+				return { ...given, ...(made ?? { content: textBlocks("ok") }), isError: false };
+			} catch (error) {
+				return { ...given, content: textBlocks(messageOf(error)), isError: true };
+			}
+		});
+		await during?.();
+		const results = await Promise.all(executions);
+		for (const { toolCallId, toolName } of results) {
+			await this.emit("tool_result", { toolCallId, toolName });
+			await this.emit("tool_execution_end", { toolCallId, toolName });
+		}
+		return results;
+	}
+
+	/** `turn_end`: each handler sees what the ones before it want to add, and may drop it. Says whether one wants to go on. */
+	async #endTurn(event: Omit<TurnEndEvent, "type" | "context" | "entries" | "continue">): Promise<boolean> {
+		let state: Required<TurnEndEventResult> = { entries: [], continue: false };
+		await this.#emit(
+			"turn_end",
+			() => ({ ...event, ...state }),
+			(result) => {
+				state = { ...state, ...(result as TurnEndEventResult | undefined) };
+			},
+		);
+		for (const draft of state.entries) {
+			if (draft.type === "custom") this.session.appendCustomEntry(draft.customType, draft.data);
+			else if (draft.type === "custom_message") this.#append(draft);
+			else throw new Error(`${draft.type} at a turn's end is not faked`);
+		}
+		this.#flushPending();
+		return state.continue;
+	}
+
+	async #settle(run: Run): Promise<void> {
+		this.#run = undefined;
+		this.#flushPending();
+		const earlier = this.#deferred.splice(0);
+		this.#isSettling = true;
+		await this.emit("agent_settled", { aborted: run.isAborted });
+		this.#isSettling = false;
+		this.#deferred.push(...earlier);
+		await this.#deferred.shift()?.();
+	}
+
+	/** A message of a run: extensions hear of it before it is in the session. One that cannot be written ends the run. */
+	async #add(message: Message): Promise<string> {
+		if (this.#run === undefined) throw new SessionEnded();
+		await this.emit("message_start", { message });
+		await this.emit("message_end", { message });
+		try {
+			return message.role === "custom" ? this.#append(message) : this.session.appendMessage(message);
+		} catch (error) {
+			throw new Unwritten(messageOf(error));
+		}
+	}
+
+	#append({ customType, content, display, details }: Omit<CustomMessage, "role">): string {
+		return this.session.appendCustomMessageEntry(customType, content, display, details);
+	}
+
+	#flushPending(): void {
+		for (const message of this.#pending.splice(0)) this.#append(message);
+	}
+
+	/** `pi.sendMessage` (pi-facts 2.1). Throws nothing: Pi reports. */
+	#send(message: CustomMessage, { triggerTurn, deliverAs }: SendOptions = {}): void {
+		this.sent.push({ text: String(message.content), startsRun: triggerTurn === true });
+		if (deliverAs === "nextTurn" || deliverAs === "followUp") throw new Error(`${deliverAs} is not faked`);
+		if (this.#run !== undefined) {
+			(triggerTurn === false ? this.#pending : this.#queue).push(message);
+		} else if (triggerTurn === true) {
+			if (this.#isSettling) this.#deferred.push(() => this.#begin(message));
+			else this.#begin(message);
+		} else {
+			try {
+				this.#append(message);
+			} catch (error) {
+				this.errors.push(`send_message: ${messageOf(error)}`);
+			}
+		}
+	}
+
+	#api(): ExtensionAPI {
+		const generation = this.#generation;
+		return only<ExtensionAPI>("pi", generation, {
+			events: this.events,
+			on: (type: string, handler: Handler) => {
+				generation.handlers.push({ type, handler });
+			},
+			registerCommand: this.commands.set.bind(this.commands),
+			registerTool: (tool: Tool) => {
+				if (!this.tools.has(tool.name)) this.tools.set(tool.name, tool);
+			},
+			getAllTools: () => [...this.tools.values()],
+			sendMessage: (message: Omit<CustomMessage, "role">, options?: SendOptions) =>
+				this.#send({ role: "custom", ...message }, options),
+			appendEntry: (customType: string, data: unknown) => {
+				this.session.appendCustomEntry(customType, data);
+			},
+			getSessionName: () => this.session.getSessionName(),
+		});
+	}
+
+	#context<T extends ExtensionContext = ExtensionContext>(): T {
+		const { mode, session } = this;
+		const hasUI = mode === "tui" || mode === "rpc";
+		const abortSignal = () => this.#run?.abortion.signal;
+		return only<T>("ctx", this.#generation, {
+			mode,
+			hasUI,
+			cwd: machine.home,
+			sessionManager: session,
+			isIdle: () => this.isIdle,
+			abort: () => this.abort(),
+			get signal() {
+				return abortSignal();
+			},
+			ui: only("ctx.ui", this.#generation, {
+				notify: (text: string) => {
+					if (hasUI) this.notifications.push(text);
+				},
+				setStatus: (key: string, text: string | undefined) => {
+					if (!hasUI) this.errors.push("setStatus without a UI");
+					if (text === undefined) this.status.delete(key);
+					else this.status.set(key, text);
+				},
+				getEditorText: () => this.editor,
+				setEditorText: (text: string) => {
+					this.editor = text;
+				},
+			}),
+		});
+	}
+}
+
+/** An address without a session: sends and receives by hand. */
+export interface Peer {
+	readonly address: string;
+	/** Sends a request with no hops, or what `draft` says instead, and returns its id. */
+	send(to: { readonly address: string }, draft?: Partial<Draft>): string;
+	/** What lies in its inbox, oldest first. */
+	received(): Envelope[];
+}
+
+export function makePeer(address = "01980f5e-7a3c-7d10-8f00-0000000000aa"): Peer {
+	const disk = nodeDisk();
+	ensureRoot(disk, mailRoot());
+	const mailbox = openMailbox({ disk, root: mailRoot(), address, now: Date.now, durability: "fast" });
+	return {
+		address,
+		send(to, draft = {}) {
+			const outcome = mailbox.deliver({ to: to.address, kind: "request", body: "please", hops: 0, ...draft });
+			if (!outcome.ok) throw new Error(outcome.message);
+			return outcome.envelope.id;
+		},
+		received: () => mailbox.waiting().flatMap((name) => mailbox.peek(name) ?? []),
+	};
+}
+
+/** Lets time pass, and happen what is due by then. */
+export async function later(ms: number): Promise<void> {
+	await vi.advanceTimersByTimeAsync(ms);
+}
+
+/**
+ * Gives each test of a file an empty mail root and a clock that only {@link later} moves, and ends its sessions. A test in
+ * which an extension failed and that did not expect it fails.
+ */
+export function useFakeMachine(): void {
+	beforeEach(() => {
+		machine.home = mkdtempSync(join(tmpdir(), "fake-pi-"));
+		vi.stubEnv("XDG_STATE_HOME", join(machine.home, "state"));
+		vi.useFakeTimers({ now: Date.parse("2026-11-29T12:00:00.000Z") });
+	});
+	afterEach(async () => {
+		for (const pi of machine.sessions) await pi.shutDown();
+		const errors = [...machine.sessions].flatMap((pi) => pi.errors);
+		machine.sessions.clear();
+		vi.useRealTimers();
+		vi.unstubAllEnvs();
+		rmSync(machine.home, { recursive: true, force: true });
+		if (errors.length > 0) throw new Error(`an extension failed: ${errors.join("; ")}`);
+	});
+}
+
+/** Where the sessions of the current test live. */
+const machine = { home: "", sessions: new Set<FakePi>() };
+
+type Mode = ExtensionContext["mode"];
+type Handler = (event: object, ctx: ExtensionContext) => unknown;
+type SessionMessage = Parameters<SessionManager["appendMessage"]>[0];
+type AssistantMessage = Extract<SessionMessage, { role: "assistant" }>;
+type ToolResult = Extract<SessionMessage, { role: "toolResult" }>;
+type CustomMessage = Pick<CustomMessageEntry, "customType" | "content" | "display" | "details"> & { role: "custom" };
+type Message = AssistantMessage | ToolResult | Extract<SessionMessage, { role: "user" }> | CustomMessage;
+type NumberedCall = Required<Call> & { readonly id: string };
+
+interface SendOptions {
+	readonly triggerTurn?: boolean;
+	readonly deliverAs?: string;
+}
+
+/** What Pi hands out from a `session_start` to the next is stale afterwards. */
+interface Generation {
+	isStale: boolean;
+	readonly handlers: { readonly type: string; readonly handler: Handler }[];
+}
+
+interface Run {
+	readonly first: Message;
+	isPlaying: boolean;
+	isAborted: boolean;
+	readonly abortion: AbortController;
+}
+
+interface Tool {
+	readonly name: string;
+	execute(id: string, args: object, signal: AbortSignal, onUpdate: undefined, ctx: ExtensionContext): Promise<Made>;
+}
+
+type Made = Pick<ToolResult, "content" | "details">;
+
+/** The session could not be written. */
+class Unwritten extends Error {}
+
+/** The session ended in the middle of a run. */
+class SessionEnded extends Error {}
+
+/** An object that has these members and no others, and not even these once it is stale. */
+function only<T extends object>(what: string, generation: Generation, members: object): T {
+	const guarded = new Proxy(members, {
+		get(target, key) {
+			if (generation.isStale) throw new Error(`This extension ctx is stale: ${what}.${String(key)}`);
+			if (!(key in target)) throw new Error(`the fake Pi has no ${what}.${String(key)}`);
+			return Reflect.get(target, key);
+		},
+	});
+	return guarded as T;
+}
+
+function callsOf({ tools = 0 }: Turn, turnIndex: number): NumberedCall[] {
+	const calls: readonly Call[] = typeof tools === "number" ? Array.from({ length: tools }, () => ({})) : tools;
+	return calls.map(({ name = "bash", args = {} }, index) => ({ id: `call-${turnIndex}-${index}`, name, args }));
+}
+
+function userMessage(text: string): Message {
+	return { role: "user", content: textBlocks(text), timestamp: Date.now() };
+}
+
+function assistantMessage(
+	stopReason: AssistantMessage["stopReason"],
+	text: string | undefined,
+	calls: readonly NumberedCall[],
+	error: string | undefined,
+): AssistantMessage {
+	const toolCalls = calls.map(({ id, name, args }) => ({
+		type: "toolCall" as const,
+		id,
+		name,
+		arguments: { ...args },
+	}));
+	return {
+		role: "assistant",
+		content: [...(text === undefined ? [] : textBlocks(text)), ...toolCalls],
+		api: "fake",
+		provider: "fake",
+		model: "fake",
+		usage: {
+			input: 0,
+			output: 0,
+			cacheRead: 0,
+			cacheWrite: 0,
+			totalTokens: 0,
+			cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 },
+		},
+		stopReason,
+		...(error === undefined ? {} : { errorMessage: error }),
+		timestamp: Date.now(),
+	};
+}
+
+function textBlocks(text: string): { type: "text"; text: string }[] {
+	return [{ type: "text", text }];
+}
+
+function messageOf(error: unknown): string {
+	return error instanceof Error ? error.message : String(error);
+}
