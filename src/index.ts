@@ -1,32 +1,54 @@
 import type { ExtensionAPI, ExtensionContext, SessionStartEvent } from "@earendil-works/pi-coding-agent";
 import { registerMailboxCommand } from "./commands/mailbox.ts";
+import { announceMail, provideHooks } from "./hooks.ts";
 import { errorMessage, nodeDisk } from "./mail/disk.ts";
 import { systemProcesses } from "./mail/process.ts";
+import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
+import { settingsPath } from "./mail/settings.ts";
+import { mailType } from "./session/ledger.ts";
 import { type MailSession, openSession } from "./session/session.ts";
+import { tell } from "./session/warnings.ts";
+import { registerTools, toolNames } from "./tools/register.ts";
+import { renderMail } from "./view/mail.ts";
 
 /**
  * The extension: makes the parts and connects them to Pi. Nothing is registered before `session_start`, where a second
  * copy of this package can still step back (design D25).
  */
 export default function sessionMail(pi: ExtensionAPI): void {
-	const machine = { disk: nodeDisk(), processes: systemProcesses(), now: Date.now, root: mailRoot };
+	const machine = {
+		disk: nodeDisk(),
+		processes: systemProcesses(),
+		now: Date.now,
+		root: mailRoot,
+		settingsFile: settingsPath,
+		whileAlone,
+	};
 	const owner: Owner = { isGone: () => isStale(pi) };
 	let session: MailSession | undefined;
+	let isRegistered = false;
 
 	function start(event: SessionStartEvent, ctx: ExtensionContext): void {
 		// Pi before 1.6 fires this twice on some session changes.
 		session?.shutDown({ type: "session_shutdown", reason: "reload" });
 		session = undefined;
-		const rival = rivalOf(pi, ctx, owner);
+		const rival = isRegistered ? undefined : rivalOf(pi, ctx, owner);
 		if (rival !== undefined) {
 			tell(ctx, rival);
 			return;
 		}
 		owners.set(ctx.sessionManager, owner);
-		registerMailboxCommand(pi, () => session);
+		const current = () => session;
+		if (!isRegistered) {
+			registerMailboxCommand(pi, current);
+			registerTools(pi, ctx, current);
+			provideHooks(pi, current);
+			pi.registerMessageRenderer(mailType, renderMail);
+			isRegistered = true;
+		}
 		try {
-			session = openSession(pi, ctx, event, machine);
+			session = openSession(pi, ctx, event, (mail, requests) => announceMail(pi, mail, requests), machine);
 		} catch (error) {
 			tell(ctx, `mailbox is off: ${errorMessage(error)}`);
 		}
@@ -75,8 +97,6 @@ function isStale(pi: ExtensionAPI): boolean {
 	}
 }
 
-const toolNames = ["session_mail_list", "session_mail_ask", "session_mail_reply", "session_mail_send"];
-
 /** What else has this session's mailbox, as one sentence; undefined when nothing has. */
 function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext, self: Owner): string | undefined {
 	const owner = owners.get(ctx.sessionManager);
@@ -86,9 +106,4 @@ function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext, self: Owner): string |
 	const foreign = pi.getAllTools().find((tool) => toolNames.includes(tool.name));
 	if (foreign === undefined) return undefined;
 	return `another extension already has the tool ${foreign.name}, so this copy does nothing. Remove one of the two with: pi remove <source>`;
-}
-
-function tell(ctx: ExtensionContext, text: string): void {
-	if (ctx.hasUI) ctx.ui.notify(`mailbox: ${text}`, "warning");
-	else console.error(`mailbox: ${text}`);
 }

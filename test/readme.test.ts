@@ -46,11 +46,15 @@ test.skipIf(!hasTmux())("first use looks as README.md shows it", async () => {
 
 	author.type("/mailbox reviewer please check the parser");
 	await author.press("Enter");
-	await author.waitForScreen(/End of the mail from reviewer.*───/s);
+	await author.waitForScreen("✉ Reply from reviewer");
 	await reviewer.waitForScreen("1 read");
 	expect(essence(author.screen().join("\n"))).toContain(essence(capture("author")));
-	const [conversation = "", footer = ""] = capture("reviewer").split(/\n ✉/);
+	const [conversation = "", footer = ""] = capture("reviewer").split(/\n\n ✉/);
 	const screen = essence(reviewer.screen().join("\n"));
 	expect(screen).toContain(essence(conversation));
 	expect(screen).toContain(essence(`✉${footer}`));
+
+	await reviewer.press("C-o");
+	const expanded = await reviewer.waitForScreen("End of the mail from author");
+	expect(essence(expanded.join("\n"))).toContain(essence(capture("expanded")));
 });

@@ -1,22 +1,26 @@
 import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
 import { shortAddress } from "../mail/address.ts";
-import { displayName, resolve } from "../mail/resolve.ts";
+import { displayName } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
 
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
 
-/** Registers `/mailbox`: this session's address, or a request to another session. `current` is the session that has the mailbox. */
+/** Registers `/mailbox`: this session's address, a request to another session, mail off and on, and pruning. `current` is the session that has the mailbox. */
 export function registerMailboxCommand(pi: ExtensionAPI, current: () => MailSession | undefined): void {
 	pi.registerCommand("mailbox", {
 		description: "Show this session's address, or send a request: /mailbox <to> <text>",
 		getArgumentCompletions: (typed) => completions(typed, othersOf(current())),
 		async handler(argument, ctx) {
 			const session = current();
-			if (session === undefined) ctx.ui.notify("The mailbox of this session is off.", "error");
-			else if (argument.trim() === "") showAddress(session, ctx, pi.getSessionName());
-			else send(session, ctx, argument.trim());
+			const typed = argument.trim();
+			if (session === undefined) ctx.ui.notify("This session has no mailbox; its warning at start says why.", "error");
+			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
+			// With a text behind it, each of these words is the name of a session.
+			else if (typed === "on" || typed === "off") switchMail(session, ctx, typed === "on");
+			else if (typed === "prune") pruneFolders(session, ctx);
+			else send(session, ctx, typed);
 		},
 	});
 }
@@ -78,40 +82,33 @@ function showAddress(session: MailSession, ctx: ExtensionCommandContext, name: s
 }
 
 function send(session: MailSession, ctx: ExtensionCommandContext, argument: string): void {
-	const { mailbox } = session;
-	const running = session.running.list();
-	const parsed = parseArgument(
-		argument,
-		running.flatMap(({ name }) => (name === undefined ? [] : [name])),
-	);
+	const names = session.running.list().flatMap(({ name }) => name ?? []);
+	const parsed = parseArgument(argument, names);
 	if (parsed === undefined) {
 		refuse(ctx, argument, usage);
 		return;
 	}
-	const resolved = resolve(parsed.to, { running, self: mailbox.address, hasMailbox: mailbox.isKnown });
-	if (!resolved.ok) {
-		refuse(ctx, argument, resolved.message);
-		return;
-	}
-	const { address } = resolved;
-	const wasKnown = mailbox.isKnown(address);
-	const outcome = mailbox.deliver({ to: address, kind: "request", body: parsed.text, hops: 0 });
-	if (!outcome.ok) {
-		refuse(ctx, argument, outcome.message);
-		return;
-	}
-	const notes = [`Sent ${outcome.envelope.id} to ${address}`];
-	const recipient = running.find((other) => other.address === address);
-	if (recipient === undefined) {
-		notes.push(
-			wasKnown
-				? "That session is not running; the mail waits until it starts."
-				: "No session with this id has been seen on this machine; the mail waits for one.",
-		);
-	}
-	if (!outcome.durable) notes.push("The disk did not confirm it: a power cut could still undo it.");
-	ctx.ui.notify(notes.join("\n"), "info");
+	const sent = session.outbox.send({ to: parsed.to, kind: "request", body: parsed.text, hops: 0 });
 	session.refresh();
+	if (!sent.ok) {
+		refuse(ctx, argument, sent.message);
+		return;
+	}
+	ctx.ui.notify([`Sent ${sent.envelope.id} to ${sent.envelope.to}`, ...sent.notes].join("\n"), "info");
+}
+
+function switchMail(session: MailSession, ctx: ExtensionCommandContext, isOn: boolean): void {
+	session.receive(isOn);
+	ctx.ui.notify(
+		isOn
+			? "Mail is on: what waited comes now."
+			: "Mail is off: it waits until you type /mailbox on. Replies to what this session sent still come.",
+		"info",
+	);
+}
+
+function pruneFolders(session: MailSession, ctx: ExtensionCommandContext): void {
+	session.prune((count) => ctx.ui.notify(`Removed ${count} mailbox folders of closed sessions`, "info"));
 }
 
 /** Says why nothing was sent, and gives back what was typed, so that it can be mended. */

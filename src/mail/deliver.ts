@@ -36,6 +36,8 @@ export interface Delivered {
 	ok: true;
 	envelope: Envelope;
 	durable: boolean;
+	/** The name of its file. */
+	name: string;
 }
 
 /** Why nothing was sent: the code for programs, the message (one sentence) for people (design D9). */
@@ -55,7 +57,8 @@ interface Sender {
 	boxes: Boxes;
 	state: MailboxState;
 	now: () => number;
-	durable: boolean;
+	/** Whether a sent mail survives a power cut, or only a crash (design D5). */
+	isDurable: () => boolean;
 }
 
 /**
@@ -69,7 +72,8 @@ interface Sender {
  *   rename .part to sent/<name>     done
  */
 export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
-	const { disk, state, durable } = sender;
+	const { disk, state } = sender;
+	const durable = sender.isDurable();
 	const to = canonicalAddress(draft.to);
 	const keepsCopy = draft.kind !== "reply";
 	const refusal = refusalOf(sender.address, to, draft);
@@ -116,7 +120,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 		succeeds(() => finish(disk, finished, join(sender.boxes.sent, name), text, durable));
 		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
 	}
-	return { ok: true, envelope, durable: synced };
+	return { ok: true, envelope, durable: synced, name };
 }
 
 function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined {

@@ -11,6 +11,7 @@ import {
 	readdirSync,
 	readSync,
 	renameSync,
+	rmdirSync,
 	unlinkSync,
 	writeFileSync,
 } from "node:fs";
@@ -48,6 +49,10 @@ export interface Disk {
 	walk(folder: string): Generator<string>;
 	/** What lies at a path, or undefined. */
 	entry(path: string): EntryType | undefined;
+	/** When an entry was last changed, in milliseconds since 1970, by whichever of its two times is later; undefined when it is not there. */
+	changed(path: string): number | undefined;
+	/** Removes an empty folder. */
+	removeFolder(path: string): void;
 	/** Makes created, renamed and removed names in a folder survive a power cut. Does nothing on Windows, which cannot. */
 	syncFolder(folder: string): void;
 }
@@ -134,6 +139,11 @@ export function nodeDisk(): Disk {
 			if (stats === undefined) return undefined;
 			return stats.isFile() ? "file" : stats.isDirectory() ? "folder" : "other";
 		},
+		changed(path) {
+			const stats = lstatSync(path, { throwIfNoEntry: false });
+			return stats === undefined ? undefined : Math.max(stats.mtimeMs, stats.ctimeMs);
+		},
+		removeFolder: rmdirSync,
 		syncFolder(folder) {
 			if (process.platform === "win32") return;
 			const directory = openSync(folder, constants.O_RDONLY);

@@ -25,7 +25,9 @@ export interface Envelope {
 	body: string;
 }
 
-export type MailKind = "request" | "reply" | "message" | "ask";
+/** The kinds of mail; one that a reader does not know is read as `message`. */
+export const mailKinds = ["request", "reply", "message", "ask"] as const;
+export type MailKind = (typeof mailKinds)[number];
 export type ReplyStatus = "done" | "stopped" | "failed";
 
 /** Most ids that one reply may name (PSM-016). */
@@ -90,15 +92,9 @@ const envelopeSchema = z.object({
 	body: z.string(),
 });
 
-const knownKinds: readonly string[] = ["request", "reply", "message", "ask"] satisfies MailKind[];
-
-function isMailKind(kind: string): kind is MailKind {
-	return knownKinds.includes(kind);
-}
-
 function kindOf(kind: string | undefined, inReplyTo: string[]): MailKind {
 	if (kind === undefined) return inReplyTo.length > 0 ? "reply" : "request";
-	return isMailKind(kind) ? kind : "message";
+	return mailKinds.find((known) => known === kind) ?? "message";
 }
 
 function reasonOf(issue: { path: PropertyKey[] } | undefined, json: unknown): string {

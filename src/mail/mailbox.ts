@@ -44,6 +44,8 @@ export interface Mailbox {
 	readonly newFolder: string;
 	/** Delivers one mail, or refuses and leaves nothing; see `deliver.ts`. Throws nothing. */
 	deliver(draft: Draft): Delivered | Refusal;
+	/** Takes a mail back that its recipient has not claimed, copy and all; false when it has (design D28). */
+	retract(sent: { envelope: Envelope; name: string }): boolean;
 	/** Whether an address has a mailbox on this machine. */
 	isKnown(address: string): boolean;
 	/** Names of the mail that waits in `new/`, oldest first. */
@@ -83,17 +85,17 @@ export interface MailboxOptions {
 	address: string;
 	/** Milliseconds since 1970. */
 	now: () => number;
-	/** Whether mail survives a power cut (`durable`) or only a crash (`fast`) (design D5). */
-	durability: "durable" | "fast";
+	/** Whether a sent mail survives a power cut, or only a crash (design D5). Asked at each send. */
+	isDurable: () => boolean;
 }
 
 /** Opens the boxes of an address and makes the missing ones. Throws the disk's errors, and `UnfitError` for a box that is no folder of ours. */
-export function openMailbox({ disk, root, address, now, durability }: MailboxOptions): Mailbox {
+export function openMailbox({ disk, root, address, now, isDurable }: MailboxOptions): Mailbox {
 	const boxes = boxesOf(root, address);
 	const changed = makeBoxes(disk, boxes);
-	if (durability === "durable") for (const folder of changed) disk.syncFolder(folder);
+	if (isDurable()) for (const folder of changed) disk.syncFolder(folder);
 	const state = openState(disk, boxes.folder);
-	const sender = { disk, root, address, boxes, state, now, durable: durability === "durable" };
+	const sender = { disk, root, address, boxes, state, now, isDurable };
 
 	function claim(name: string): Claim {
 		const from = join(boxes.new, name);
@@ -222,6 +224,19 @@ export function openMailbox({ disk, root, address, now, durability }: MailboxOpt
 		folder: boxes.folder,
 		newFolder: boxes.new,
 		deliver: (draft) => deliver(sender, draft),
+		retract({ envelope, name }) {
+			const back = join(boxes.tmp, name);
+			try {
+				disk.rename(join(boxesOf(root, envelope.to).new, name), back);
+			} catch (error) {
+				if (errorCode(error) === "ENOENT") return false;
+				throw error;
+			}
+			disk.remove(join(boxes.sent, name));
+			disk.remove(back);
+			state.answered([envelope.id]);
+			return true;
+		},
 		isKnown: (other) => disk.entry(boxesOf(root, other).folder) === "folder",
 		waiting: () =>
 			disk

@@ -30,6 +30,8 @@ export interface RunningRecord {
 		accepts?: string[] | undefined;
 		/** When its waiting ask was published, in milliseconds: in a ring of asks the latest withdraws (design D13). */
 		ticket?: number | undefined;
+		/** False while the session's user wants no mail: it waits. */
+		receiving?: boolean | undefined;
 	};
 }
 
@@ -96,6 +98,7 @@ const recordSchema = z.object({
 			instance: optionalText,
 			accepts: z.optional(z.array(z.string())),
 			ticket: z.optional(z.number()),
+			receiving: z.optional(z.boolean()),
 		}),
 		{},
 	),

@@ -13,7 +13,7 @@ export interface RunningSession extends RunningRecord {
 
 /** What a session says of itself in its record. */
 export type SessionFields = Pick<RunningRecord, "name" | "cwd" | "state" | "waitingOn"> &
-	Pick<RunningRecord["x"], "accepts" | "ticket">;
+	Pick<RunningRecord["x"], "accepts" | "ticket" | "receiving">;
 
 /** The running-session records under a mail root. Records of processes that are gone are removed by whoever meets them (PSM-026). */
 export interface Running {
@@ -168,9 +168,9 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 
 	function recordOf(address: string, instance: string, fields: SessionFields): RunningRecord {
 		const { pid, started, boot, namespace } = processes.self;
-		const { name, cwd, state, waitingOn, accepts, ticket } = fields;
+		const { name, cwd, state, waitingOn, accepts, ticket, receiving } = fields;
 		const updated = new Date(now()).toISOString();
-		const x = { boot, namespace, instance, accepts, ticket };
+		const x = { boot, namespace, instance, accepts, ticket, receiving };
 		return { address: canonicalAddress(address), name, cwd, pid, state, waitingOn, updated, started, x };
 	}
 

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { SessionEntry } from "@earendil-works/pi-coding-agent";
 import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
+import { field } from "../mail/text.ts";
 import { keyOf, type Ledger, type Note } from "./ledger.ts";
-import { type Owed, type Settling, settle } from "./obligations.ts";
+import { type Owed, type ReplyDraft, type Settling, settle } from "./obligations.ts";
 import { lastFinished, outcomeOfRun } from "./run.ts";
 
 /**
@@ -19,8 +20,25 @@ export interface Answers {
 	giveUp(mail: OpenMail, reason: string): void;
 	/** Fails everything that is owed, at the end of a session that is not saved (design D18). */
 	settleEnd(): void;
+	/** Answers one open ask now, in the middle of a run (PSM-079, PSM-080). */
+	answerAsk(id: string, text: string, hops: number): AskAnswered | AskAnswerRefusal;
 	/** Writes what was noted and not written, because of a crash or of the disk. */
 	retry(): void;
+}
+
+export interface AskAnswered {
+	ok: true;
+	id: string;
+	to: string;
+	/** False when the disk refused it: it is noted, and tried again when the run settles. */
+	isWritten: boolean;
+}
+
+/** Why an ask was not answered: the code for programs, one sentence for the model. */
+export interface AskAnswerRefusal {
+	ok: false;
+	code: "empty" | "unknown" | "not_an_ask" | "answered";
+	message: string;
 }
 
 export interface AnswersParts {
@@ -44,31 +62,33 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 	/** What is owed, and where its entry stands on the branch; -1 when it stands elsewhere. */
 	function owed(lastAnswer: number): Owed[] {
 		const positions = new Map(branch().map((entry, index) => [entry.id, index]));
-		return ledger.unanswered().map((mail) => {
+		return ledger.unanswered().flatMap((mail): Owed[] => {
+			const { id, from, kind, isHeld } = mail;
+			if (kind !== "request" && kind !== "ask") return [];
 			const position = positions.get(mail.entryId);
 			const isWorkedOn = position !== undefined && position < lastAnswer;
-			const isRestarted = !mail.held && restarted.has(keyOf(mail));
-			return {
-				id: mail.id,
-				from: mail.from,
-				kind: mail.kind,
-				held: mail.held || isRestarted,
-				restarted: isRestarted,
-				state: isWorkedOn ? "worked-on" : "read",
-			};
+			const isRestarted = !isHeld && restarted.has(keyOf(mail));
+			const state = isWorkedOn ? "worked-on" : "read";
+			return [{ id, from, kind, held: isHeld || isRestarted, restarted: isRestarted, state }];
 		});
+	}
+
+	/** Notes replies, and what is held from now on, and writes the replies. */
+	function plan(drafts: readonly ReplyDraft[], held: string[], hops: number): void {
+		const replies = drafts.map((reply) => ({ id: randomUUID(), hops, ...reply, body: cut(reply.body) }));
+		if (replies.length > 0 || held.length > 0) note({ address, type: "settling", replies, held });
+		retry();
 	}
 
 	function give(settling: Settling, hops: number): void {
 		const decided = settle(settling);
 		const before = new Set(settling.owed.filter((item) => item.held).map(keyOf));
 		const held = decided.owed.filter((item) => item.held).map(keyOf);
-		const newlyHeld = held.filter((key) => !before.has(key));
-		if (decided.replies.length > 0 || newlyHeld.length > 0) {
-			const replies = decided.replies.map((reply) => ({ id: randomUUID(), hops, ...reply, body: cut(reply.body) }));
-			note({ address, type: "settling", replies, held: newlyHeld });
-		}
-		retry();
+		plan(
+			decided.replies,
+			held.filter((key) => !before.has(key)),
+			hops,
+		);
 	}
 
 	function retry(): void {
@@ -110,8 +130,31 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			const items = owed(-1).map((item) => ({ ...item, held: false }));
 			give({ owed: items, end: "failed", answer: "", error: "the session ended, and it was not saved" }, 0);
 		},
+		answerAsk(id, text, hops) {
+			if (text.trim() === "") return refuse("empty", "the answer is empty");
+			const found = ledger.find(id);
+			const asks = found.filter((mail) => mail.kind === "ask");
+			const open = asks.find((mail) => !mail.isAnswered);
+			if (open !== undefined) {
+				plan([{ to: open.from, inReplyTo: [id], status: "done", body: text.trim() }], [], hops);
+				const isWritten = !ledger.openReplies().some((reply) => reply.inReplyTo.includes(id));
+				return { ok: true, id, to: open.from, isWritten };
+			}
+			if (asks.length > 0) return refuse("answered", `the ask ${field(id)} is already answered`);
+			const [other] = found;
+			if (other === undefined) return refuse("unknown", `no ask with the id ${field(id)} has reached this session`);
+			const why =
+				other.kind === "request"
+					? "a request, which is answered when the run ends"
+					: `a ${other.kind}, which expects no answer`;
+			return refuse("not_an_ask", `${field(id)} is ${why}`);
+		},
 		retry,
 	};
+}
+
+function refuse(code: AskAnswerRefusal["code"], why: string): AskAnswerRefusal {
+	return { ok: false, code, message: `Nothing was sent: ${why}.` };
 }
 
 function unreadItem({ envelope }: OpenMail): Owed[] {

@@ -1,13 +1,26 @@
-import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
+import { errorMessage } from "../mail/disk.ts";
+import type { Mailbox, OpenMail, SentCopy } from "../mail/mailbox.ts";
 import type { Inbox } from "./inbox.ts";
-import { keyOf, type Ledger, type MailDetails, mailType } from "./ledger.ts";
+import { keyOf, type Ledger, type MailDetails, type mailType } from "./ledger.ts";
 
 /** A mail as a message of the conversation. */
 export interface MailMessage {
 	customType: typeof mailType;
 	content: string;
 	display: true;
-	details: MailDetails;
+	details: { mail: MailDetails };
+}
+
+/** A claimed mail on its way into the conversation. */
+export interface Arrival extends OpenMail {
+	/** What a reply answers, as far as this session has copies. */
+	requests: readonly SentCopy[];
+	/** A reply to an ask that no longer waits. */
+	isLate: boolean;
+	/** Whether it starts a run. */
+	wakes: boolean;
+	/** A process ended with it before, which is not counted yet. */
+	wasLeftOpen: boolean;
 }
 
 /** What the hand-over needs of the session that it serves. */
@@ -32,6 +45,8 @@ export interface Handover {
 	atTurnEnd(): { messages: MailMessage[]; wakes: boolean };
 	/** Busy: claims the replies that wait; true when there is more to look at. */
 	whenBusy(): boolean;
+	/** Claims everything that waits and offers it to whoever takes mail over; the rest stays ready. */
+	claimAll(): void;
 	/** Closes the mail whose entries are there. */
 	confirm(): void;
 	/** The same, at a moment when Pi must have added what it was given: what is missing is ready again. */
@@ -57,32 +72,34 @@ const maxRetryMs = 60_000;
 /** After this long, mail whose run Pi did not start is taken for lost by Pi. */
 const maxDeferredMs = 10 * 60_000;
 
-interface HandoverParts {
+export interface HandoverParts {
 	mailbox: Mailbox;
 	inbox: Inbox;
 	ledger: Ledger;
 	conversation: Conversation;
-	/** The text that the model sees of a mail. */
-	show: (mail: OpenMail) => string;
-	/** Whether a reply answers an ask of this session that no longer waits (PSM-050). */
-	isLateAnswer: (mail: OpenMail) => boolean;
-	/** Told of each waking mail that is given to Pi, with its hop count. */
+	/** The copies of what a reply answers; empty when there are none, or they cannot be read. */
+	requestsOf: (mail: OpenMail) => readonly SentCopy[];
+	/** The message that brings a mail. */
+	messageOf: (arrival: Arrival) => MailMessage;
+	/** Gives a reply to the ask that waits for it; false when none does. */
+	answersAsk: (mail: OpenMail) => boolean;
+	/** Offers a mail to other extensions; true when one took it over, and the session has noted that. */
+	isTakenOver: (arrival: Arrival) => boolean;
+	/** Whether mail other than replies stays in `new/`, since the user wants none. */
+	isOff: () => boolean;
+	/** Told of each waking mail that entered the conversation, with its hop count. */
 	onWake: (hops: number) => void;
 	/** Milliseconds. */
 	now: () => number;
+	warn: (text: string) => void;
 }
 
 export function createHandover(parts: HandoverParts): Handover {
 	const { mailbox, inbox, ledger, conversation } = parts;
-	let ready: OpenMail[] = [];
-	const inFlight = new Map<string, OpenMail>();
+	let ready: Arrival[] = [];
+	/** Given to Pi or to a waiting ask. */
+	const inFlight = new Map<string, Arrival>();
 	const unsaved: OpenMail[] = [];
-	/** Mail that waits for the next run and starts none. */
-	const silenced = new WeakSet<OpenMail>();
-	/** Mail in flight that starts a run. */
-	const waking = new WeakSet<OpenMail>();
-	/** Mail with which a process ended before. */
-	const leftOpen = new WeakSet<OpenMail>();
 	let failures = 0;
 	let notBefore = 0;
 	/**
@@ -91,53 +108,68 @@ export function createHandover(parts: HandoverParts): Handover {
 	 */
 	let deferredAt: number | undefined;
 
-	function admit(mail: OpenMail): void {
-		const key = keyOf(mail.envelope);
+	/** Takes claimed mail in. What goes wrong with one does not keep the others out. */
+	function admitAll(mails: readonly OpenMail[], wasLeftOpen = false): void {
+		for (const mail of mails) {
+			try {
+				admit(mail, wasLeftOpen);
+			} catch (error) {
+				parts.warn(`the mail ${mail.path} waits for the next start: ${errorMessage(error)}`);
+			}
+		}
+	}
+
+	function admit(mail: OpenMail, wasLeftOpen: boolean): void {
+		const { envelope } = mail;
+		const key = keyOf(envelope);
 		const held = inFlight.get(key) ?? ready.find((other) => keyOf(other.envelope) === key);
 		if (held?.name === mail.name) return;
-		if (held !== undefined || ledger.has(mail.envelope)) {
-			if (mail.envelope.kind === "reply") mailbox.answered(mail.envelope.in_reply_to);
+		const requests = parts.requestsOf(mail);
+		if (envelope.kind === "reply") mailbox.answered(envelope.in_reply_to);
+		if (held !== undefined || ledger.has(envelope)) {
 			mailbox.close(mail.name);
 			return;
 		}
-		ready.push(mail);
-	}
-
-	function wakes(mail: OpenMail): boolean {
-		return !silenced.has(mail) && (mail.envelope.kind !== "reply" || parts.isLateAnswer(mail));
+		const isLate = envelope.kind === "reply" && requests.some((request) => request.envelope.kind === "ask");
+		// What is no answer wakes nobody any more (design D18).
+		const wakes = envelope.kind !== "reply" || (isLate && envelope.status === "done");
+		const arrival = { ...mail, requests, isLate, wakes, wasLeftOpen };
+		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
+		else if (parts.isTakenOver(arrival)) unsaved.push(mail);
+		else ready.push(arrival);
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
-		for (const mail of inbox.claim(maxMails - ready.length)) admit(mail);
+		const isOff = parts.isOff();
+		admitAll(isOff ? inbox.claimReplies().replies : inbox.claim(maxMails - ready.length));
 		// Answered at a stop, or brought by another process of this session.
-		for (const mail of ready.filter((mail) => ledger.has(mail.envelope))) mailbox.close(mail.name);
-		ready = ready.filter((mail) => !ledger.has(mail.envelope)).sort((a, b) => (a.name < b.name ? -1 : 1));
+		for (const arrival of ready) if (ledger.has(arrival.envelope)) mailbox.close(arrival.name);
+		ready = ready.filter(({ envelope }) => !ledger.has(envelope)).sort((a, b) => (a.name < b.name ? -1 : 1));
+		const taken: Arrival[] = [];
 		const messages: MailMessage[] = [];
 		let bytes = 0;
-		for (const mail of ready.slice(0, maxMails)) {
-			const content = parts.show(mail);
-			bytes += Buffer.byteLength(content);
+		for (const arrival of ready.filter(({ envelope }) => !isOff || envelope.kind === "reply").slice(0, maxMails)) {
+			const message = parts.messageOf(arrival);
+			bytes += Buffer.byteLength(message.content);
 			if (messages.length > 0 && bytes > maxTextBytes) break;
-			if (leftOpen.delete(mail)) mailbox.countTry(mail);
-			messages.push({ customType: mailType, content, display: true, details: detailsOf(mail, mailbox.address) });
+			if (arrival.wasLeftOpen) mailbox.countTry(arrival);
+			arrival.wasLeftOpen = false;
+			messages.push(message);
+			taken.push(arrival);
 		}
-		const taken = ready.splice(0, messages.length);
-		for (const mail of taken) {
-			inFlight.set(keyOf(mail.envelope), mail);
-			if (wakes(mail)) waking.add(mail);
-			if (mail.envelope.kind === "reply") mailbox.answered(mail.envelope.in_reply_to);
-		}
-		return { messages, wakes: taken.some((mail) => waking.has(mail)) };
+		ready = ready.filter((arrival) => !taken.includes(arrival));
+		for (const arrival of taken) inFlight.set(keyOf(arrival.envelope), arrival);
+		return { messages, wakes: taken.some((arrival) => arrival.wakes) };
 	}
 
 	function confirm(): void {
 		ledger.read(conversation.entries());
-		for (const [key, mail] of inFlight) {
-			if (!ledger.has(mail.envelope)) continue;
+		for (const [key, arrival] of inFlight) {
+			if (!ledger.has(arrival.envelope)) continue;
 			inFlight.delete(key);
-			unsaved.push(mail);
-			if (waking.has(mail)) parts.onWake(mail.envelope.hops);
+			unsaved.push(arrival);
+			if (arrival.wakes) parts.onWake(arrival.envelope.hops);
 			failures = 0;
 			notBefore = 0;
 		}
@@ -185,19 +217,19 @@ export function createHandover(parts: HandoverParts): Handover {
 		},
 		whenBusy() {
 			const { replies, hasMore } = inbox.claimReplies();
-			for (const reply of replies) admit(reply);
+			admitAll(replies);
 			return hasMore;
+		},
+		claimAll() {
+			admitAll(inbox.claim(Number.POSITIVE_INFINITY));
 		},
 		confirm,
 		conclude,
-		resume(mail, isRestart) {
-			if (isRestart) leftOpen.add(mail);
-			admit(mail);
-		},
+		resume: (mail, isRestart) => admitAll([mail], isRestart),
 		afterStop() {
-			for (const mail of inbox.claim(Number.POSITIVE_INFINITY)) admit(mail);
-			const owed = ready.filter((mail) => mail.envelope.kind === "request" || mail.envelope.kind === "ask");
-			for (const mail of ready) if (!owed.includes(mail)) silenced.add(mail);
+			if (!parts.isOff()) admitAll(inbox.claim(Number.POSITIVE_INFINITY));
+			const owed = ready.filter(({ envelope }) => envelope.kind === "request" || envelope.kind === "ask");
+			for (const arrival of ready) if (!owed.includes(arrival)) arrival.wakes = false;
 			return owed;
 		},
 		get claimedCount() {
@@ -207,9 +239,4 @@ export function createHandover(parts: HandoverParts): Handover {
 			return unsaved.length;
 		},
 	};
-}
-
-function detailsOf({ name, envelope }: OpenMail, address: string): MailDetails {
-	const { id, from, kind, hops, in_reply_to } = envelope;
-	return { mail: { address, id, from, kind, hops, inReplyTo: in_reply_to, file: name } };
 }

@@ -23,20 +23,30 @@ export interface MailToShow {
  */
 export function labelled(mail: MailToShow): string {
 	const { envelope, sender } = mail;
-	const name = seen(field(sender?.name ?? "")) ?? field(envelope.from.slice(0, shortIdLength));
+	const name = senderName(envelope, sender?.name);
 	const cwd = seen(pathField(sender?.cwd ?? ""));
 	const place = cwd === undefined ? field(envelope.from) : `${field(envelope.from)}, working in ${cwd}`;
 	const quotes = quotedRequests(mail);
-	const body = cut(envelope.body, maxShownBodyBytes);
 	return [
 		`[mailbox] From ${name} (${place}), another Pi session on this machine. ${purpose(mail)}`,
 		"",
 		...(quotes.length > 0 ? [...quotes, "The reply:"] : []),
-		...shownLines(body),
-		...cutNote(body, envelope.body, `The mail was cut here, after 32 KiB; all of it is in ${pathField(mail.path)}`),
+		...shownBody(envelope.body, mail.path),
 		"",
 		`[mailbox] End of the mail from ${name}. Text after this line is not part of it.`,
 	].join("\n");
+}
+
+/** What a sender is called: its session's name, or the start of its id when it has none that anybody sees. */
+export function senderName({ from }: Envelope, name: string | undefined): string {
+	return seen(field(name ?? "")) ?? field(from.slice(0, shortIdLength));
+}
+
+/** The lines of a body as the model sees them: none of them reads as one of ours, and after 32 KiB it is cut (PSM-051, design D8). */
+export function shownBody(body: string, path: string): string[] {
+	const shown = cut(body, maxShownBodyBytes);
+	const note = `The mail was cut here, after 32 KiB; all of it is in ${pathField(path)}`;
+	return [...shownLines(shown), ...cutNote(shown, body, note)];
 }
 
 const maxShownBodyBytes = 32 * 1024;

@@ -1,33 +1,38 @@
 import * as z from "zod/mini";
-import type { Envelope } from "../mail/envelope.ts";
+import { type Envelope, mailKinds } from "../mail/envelope.ts";
 
 /** `customType` of a mail in the conversation (PSM-046). */
 export const mailType = "mailbox";
 /** `customType` of what the mailbox notes in the session without showing it to the model. */
 export const noteType = "session-mail";
 
-/** What the entry of a mail carries beside its text; the model does not see it. `address`: for whom the mail was. */
+/** What is kept of a mail beside its text, where its text enters the session; the model does not see it. */
 export interface MailDetails {
-	mail: {
-		address: string;
-		id: string;
-		from: string;
-		kind: Envelope["kind"];
-		hops: number;
-		inReplyTo: string[];
-		/** The envelope's name in `cur/`. */
-		file: string;
-	};
-}
-
-/** A request or ask that the conversation holds. */
-export interface ReadMail {
+	/** For whom the mail was: a fork holds copies of its parent's entries. */
+	address: string;
 	id: string;
 	from: string;
-	kind: "request" | "ask";
-	/** Whether a stop or a restart came between it and its answer. */
-	held: boolean;
-	/** The session entry that holds it. */
+	kind: Envelope["kind"];
+	/** Of a reply: how the answering run ended. */
+	status: string;
+	inReplyTo: string[];
+	/** The envelope's name in `cur/`. */
+	file: string;
+	/** For the person: who sent it, and its first line. */
+	sender: string;
+	firstLine: string;
+}
+
+/** A request or ask that reached this session. */
+export interface ReceivedMail {
+	id: string;
+	from: string;
+	kind: Envelope["kind"];
+	/** Whether a planned reply answers it. */
+	isAnswered: boolean;
+	/** Whether a stop came between it and its answer. */
+	isHeld: boolean;
+	/** The session entry that holds it; empty when it was answered before it was read. */
 	entryId: string;
 }
 
@@ -41,101 +46,144 @@ export interface PlannedReply {
 	body: string;
 }
 
-/**
- * What the mailbox notes in the session. A settle plans its replies and says what it holds before the first reply is
- * written, and afterwards which replies are done with.
- */
+/** What the mailbox notes in the session. */
 export type Note =
+	/** A settle plans its replies, and says what it holds, before the first reply is written. */
 	| { address: string; type: "settling"; replies: PlannedReply[]; held: string[] }
-	| { address: string; type: "settled"; replies: string[] };
+	/** These replies are written, or can never be. */
+	| { address: string; type: "settled"; replies: string[] }
+	/** The user wants no mail, or wants it again. */
+	| { address: string; type: "receiving"; isOn: boolean }
+	/** A mail that another extension, or a call inside another tool's call, took over. */
+	| { address: string; type: "taken"; mail: { id: string; from: string; kind: Envelope["kind"] } };
 
 /**
- * What this session's entries prove (design L1, 4.9): which mail is in the conversation, which replies are planned and
- * which of those are written. Entries carry the address they were made for, since a fork holds copies of its parent's.
+ * What this session's entries prove (design L1, 4.9): which mail it has, which replies are planned and which of those
+ * are written. Only entries that were made for its address count.
  */
 export interface Ledger {
 	/** Reads what was added to this process's entries since the last call. */
 	read(entries: readonly unknown[]): void;
 	/** Reads entries that another process wrote, all of them and in order. */
 	include(entries: readonly unknown[]): void;
-	/** Whether this mail is done with: it is in the conversation, or was answered without. */
+	/** Whether this mail is done with: it was read, taken over, or answered without. */
 	has(mail: { from: string; id: string }): boolean;
-	/** The requests and asks in the conversation that no planned reply answers, in order. */
-	unanswered(): ReadMail[];
+	/** What reached this session under an id. Ids are unique per sender only. */
+	find(id: string): ReceivedMail[];
+	/** The requests and asks that no planned reply answers, in order of arrival. */
+	unanswered(): ReceivedMail[];
 	/** Replies that were planned and are not known to be written, in order. */
 	openReplies(): PlannedReply[];
-	/** How many mails the conversation holds. */
+	/** Whether the user wants mail; true until the user says otherwise. */
+	readonly isReceiving: boolean;
+	/** How many mails were read or taken over. */
 	readonly readCount: number;
-}
-
-/** An empty ledger of one address. */
-export function createLedger(address: string): Ledger {
-	/** In the conversation, or answered without. */
-	const mails = new Set<string>();
-	const unanswered = new Map<string, ReadMail>();
-	const open = new Map<string, PlannedReply>();
-	let seen = 0;
-	let readCount = 0;
-
-	function readMail(entryId: string, details: MailDetails["mail"]): void {
-		const key = keyOf(details);
-		if (mails.has(key)) return;
-		mails.add(key);
-		readCount++;
-		const { id, from, kind } = details;
-		if (kind === "request" || kind === "ask") unanswered.set(key, { id, from, kind, held: false, entryId });
-	}
-
-	function readNote(note: Note): void {
-		if (note.type === "settled") {
-			for (const id of note.replies) open.delete(id);
-			return;
-		}
-		for (const reply of note.replies) {
-			open.set(reply.id, reply);
-			for (const id of reply.inReplyTo) {
-				const key = keyOf({ from: reply.to, id });
-				mails.add(key);
-				unanswered.delete(key);
-			}
-		}
-		for (const key of note.held) {
-			const mail = unanswered.get(key);
-			if (mail !== undefined) mail.held = true;
-		}
-	}
-
-	function include(entries: readonly unknown[]): void {
-		for (const entry of entries) {
-			const parsed = z.safeParse(ourEntry, entry);
-			if (!parsed.success) continue;
-			if (parsed.data.type === "custom") {
-				if (parsed.data.data.address === address) readNote(parsed.data.data);
-			} else if (parsed.data.details.mail.address === address) {
-				readMail(parsed.data.id, parsed.data.details.mail);
-			}
-		}
-	}
-
-	return {
-		include,
-		read(entries) {
-			include(entries.slice(seen));
-			seen = entries.length;
-		},
-		has: (mail) => mails.has(keyOf(mail)),
-		unanswered: () => [...unanswered.values()],
-		openReplies: () => [...open.values()],
-		get readCount() {
-			return readCount;
-		},
-	};
 }
 
 /** Ids are unique per sender only: a mail is known by both. */
 export function keyOf(mail: { from: string; id: string }): string {
 	return `${mail.from} ${mail.id}`;
 }
+
+/** An empty ledger of one address. */
+export function createLedger(address: string): Ledger {
+	const mails = new Map<string, ReceivedMail>();
+	const open = new Map<string, PlannedReply>();
+	let isReceiving = true;
+	let seen = 0;
+
+	function readEntry(entry: unknown): void {
+		const parsed = z.safeParse(ourEntry, entry);
+		if (!parsed.success) return;
+		const { data } = parsed;
+		if (data.type === "custom") {
+			if (data.data.address === address) readNote(data.id, data.data);
+			return;
+		}
+		const { mail } = data.type === "message" ? data.message.details : data.details;
+		if (mail.address === address) add(mail, data.id);
+	}
+
+	function add({ id, from, kind }: { id: string; from: string; kind: Envelope["kind"] }, entryId: string): void {
+		const key = keyOf({ from, id });
+		if (!mails.has(key)) mails.set(key, { id, from, kind, isAnswered: false, isHeld: false, entryId });
+	}
+
+	function readNote(entryId: string, note: Note): void {
+		switch (note.type) {
+			case "receiving":
+				isReceiving = note.isOn;
+				return;
+			case "taken":
+				add(note.mail, entryId);
+				return;
+			case "settled":
+				for (const id of note.replies) open.delete(id);
+				return;
+			case "settling":
+				for (const reply of note.replies) plan(reply);
+				for (const key of note.held) {
+					const mail = mails.get(key);
+					if (mail !== undefined) mail.isHeld = true;
+				}
+		}
+	}
+
+	function plan(reply: PlannedReply): void {
+		open.set(reply.id, reply);
+		for (const id of reply.inReplyTo) {
+			add({ id, from: reply.to, kind: "request" }, "");
+			const mail = mails.get(keyOf({ from: reply.to, id }));
+			if (mail !== undefined) mail.isAnswered = true;
+		}
+	}
+
+	return {
+		read(entries) {
+			for (const entry of entries.slice(seen)) readEntry(entry);
+			seen = entries.length;
+		},
+		include(entries) {
+			for (const entry of entries) readEntry(entry);
+		},
+		has: (mail) => mails.has(keyOf(mail)),
+		find: (id) => [...mails.values()].filter((mail) => mail.id === id),
+		unanswered() {
+			return [...mails.values()].filter(
+				({ kind, isAnswered }) => !isAnswered && (kind === "request" || kind === "ask"),
+			);
+		},
+		openReplies: () => [...open.values()],
+		get isReceiving() {
+			return isReceiving;
+		},
+		get readCount() {
+			return [...mails.values()].filter(({ entryId }) => entryId !== "").length;
+		},
+	};
+}
+
+/** The mail that a message's details tell of; undefined when they tell of none that this version can read. */
+export function mailDetails(details: unknown): MailDetails | undefined {
+	return z.safeParse(withMail, details).data?.mail;
+}
+
+const kind = z.enum(mailKinds);
+
+const withMail = z.object({
+	mail: z.object({
+		address: z.string(),
+		id: z.string(),
+		from: z.string(),
+		kind,
+		// Only for the person: a mail counts as read without them.
+		status: z._default(z.string(), ""),
+		inReplyTo: z._default(z.array(z.string()), []),
+		file: z._default(z.string(), ""),
+		sender: z._default(z.string(), ""),
+		firstLine: z._default(z.string(), ""),
+	}),
+});
 
 const plannedReply = z.object({
 	id: z.string(),
@@ -154,26 +202,22 @@ const note = z.discriminatedUnion("type", [
 		held: z.array(z.string()),
 	}),
 	z.object({ address: z.string(), type: z.literal("settled"), replies: z.array(z.string()) }),
+	z.object({ address: z.string(), type: z.literal("receiving"), isOn: z.boolean() }),
+	z.object({
+		address: z.string(),
+		type: z.literal("taken"),
+		mail: z.object({ id: z.string(), from: z.string(), kind }),
+	}),
 ]);
 
-const mailEntry = z.object({
-	type: z.literal("custom_message"),
-	customType: z.literal(mailType),
-	id: z.string(),
-	details: z.object({
-		mail: z.object({
-			address: z.string(),
-			id: z.string(),
-			from: z.string(),
-			kind: z.enum(["request", "reply", "message", "ask"]),
-			hops: z.number(),
-			inReplyTo: z.array(z.string()),
-			file: z.string(),
-		}),
-	}),
-});
-
-const noteEntry = z.object({ type: z.literal("custom"), customType: z.literal(noteType), data: note });
-
 /** Everything else in a session, and what another version wrote in a form that is not known, is passed over. */
-const ourEntry = z.discriminatedUnion("type", [mailEntry, noteEntry]);
+const ourEntry = z.discriminatedUnion("type", [
+	z.object({ type: z.literal("custom_message"), customType: z.literal(mailType), id: z.string(), details: withMail }),
+	z.object({ type: z.literal("custom"), customType: z.literal(noteType), id: z.string(), data: note }),
+	// The answer to an ask is the result of the call that asked.
+	z.object({
+		type: z.literal("message"),
+		id: z.string(),
+		message: z.object({ role: z.literal("toolResult"), details: withMail }),
+	}),
+]);

@@ -1,5 +1,4 @@
-import { existsSync, statSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { statSync } from "node:fs";
 import type {
 	AgentSettledEvent,
 	ExtensionAPI,
@@ -10,21 +9,27 @@ import type {
 	TurnEndEventResult,
 } from "@earendil-works/pi-coding-agent";
 import { canonicalAddress, isAddress } from "../mail/address.ts";
+import type { Delivered, Refusal } from "../mail/deliver.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
-import type { Envelope } from "../mail/envelope.ts";
 import { type Claim, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
 import { openRunning, type Running } from "../mail/running.ts";
-import { createAnswers } from "./answers.ts";
+import { openSettings } from "../mail/settings.ts";
+import { type Answers, createAnswers } from "./answers.ts";
+import { type Asks, createAsks } from "./asks.ts";
+import { openConversation, savedEntries } from "./conversation.ts";
 import { createGate } from "./gate.ts";
-import { createHandover } from "./handover.ts";
+import { type Arrival, createHandover } from "./handover.ts";
 import { createHops } from "./hops.ts";
 import { createInbox } from "./inbox.ts";
-import { labelled } from "./label.ts";
-import { createLedger, type Note, noteType } from "./ledger.ts";
+import { createLedger, type MailDetails, type Note, noteType } from "./ledger.ts";
+import { createMessages } from "./messages.ts";
+import { createOutbox, type Outbox } from "./outbox.ts";
 import { createPresence } from "./presence.ts";
+import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { inSlices } from "./slices.ts";
+import { createWarnings } from "./warnings.ts";
 
 /** What a session needs of the machine. Tests pass their own. */
 export interface Machine {
@@ -34,12 +39,41 @@ export interface Machine {
 	now: () => number;
 	/** The mail root (see `root.ts`). */
 	root: () => string;
+	/** Path of the settings file (see `settings.ts`). */
+	settingsFile: () => string;
+	whileAlone: WhileAlone;
 }
 
-/** A Pi session with its mailbox, from `session_start` to `session_shutdown`. Its methods are named for Pi's events. */
+/** Offers a mail to other extensions before it is shown; true when one took it over. */
+export type Announce = (mail: OpenMail, requests: readonly SentCopy[]) => boolean;
+
+/** A Pi session with its mailbox, from `session_start` to `session_shutdown`. */
 export interface MailSession {
 	readonly mailbox: Mailbox;
 	readonly running: Running;
+	readonly outbox: Outbox;
+	readonly asks: Asks;
+	/** The hop count of the current turn. */
+	readonly hops: number;
+	/** Whether the user wants mail now. */
+	readonly isReceiving: boolean;
+	/** A request of another extension, to an address. */
+	request(to: string, body: string): Delivered | Refusal;
+	/** Answers one open ask now. */
+	answerAsk(id: string, text: string): ReturnType<Answers["answerAsk"]>;
+	/** Claims and announces all mail that waits; false when this process does not receive the session's mail. */
+	scan(): boolean;
+	/** What to keep beside the result of an ask that this mail answered. */
+	detailsOf(mail: OpenMail): MailDetails;
+	/** Notes a mail that enters no entry of its own. */
+	noteTaken(mail: OpenMail): void;
+	/** Switches mail off, or on again. */
+	receive(isOn: boolean): void;
+	/** Removes the folders of closed sessions whatever their age; `done` hears how many. */
+	prune(done: (count: number) => void): void;
+	/** Shows in the footer what changed. */
+	refresh(): void;
+
 	resourcesDiscovered(): void;
 	input(): void;
 	agentStarted(): void;
@@ -48,13 +82,12 @@ export interface MailSession {
 	turnEnded(event: TurnEndEvent): TurnEndEventResult | undefined;
 	settled(event: AgentSettledEvent): void;
 	renamed(name: string | undefined): void;
-	/** Shows in the footer what changed. */
-	refresh(): void;
 	shutDown(event: SessionShutdownEvent): void;
 }
 
 /** Mail with which Pi ended this often is not handed over again (design D12). */
 const maxTries = 3;
+const dayMs = 24 * 60 * 60 * 1000;
 
 /**
  * Opens the mailbox of the session that just started and begins to receive. Throws when it can have none: the mail root
@@ -64,37 +97,59 @@ export function openSession(
 	pi: ExtensionAPI,
 	ctx: ExtensionContext,
 	start: SessionStartEvent,
-	{ disk, processes, now, root }: Machine,
+	announce: Announce,
+	machine: Machine,
 ): MailSession {
+	const { disk, now } = machine;
 	const id = ctx.sessionManager.getSessionId();
 	if (!isAddress(id))
 		throw new Error(`the session id "${id}" cannot be an address; start Pi with another --session-id`);
 	const address = canonicalAddress(id);
 	const warn = createWarnings(ctx);
-	const mailRoot = root();
-	ensureRoot(disk, mailRoot);
-	const mailbox = openMailbox({ disk, root: mailRoot, address, now, durability: "durable" });
+	const root = machine.root();
+	ensureRoot(disk, root);
+	const settings = openSettings({ disk, file: machine.settingsFile(), now, warn });
+	const isDurable = () => settings.read().durability === "durable";
+	const mailbox = openMailbox({ disk, root, address, now, isDurable });
 	warnIfOpenToOthers(mailbox.folder, warn);
-	const running = openRunning({ disk, root: mailRoot, processes, now, warn: (path, why) => warn(`${path}: ${why}`) });
+	const running = openRunning({
+		disk,
+		root,
+		processes: machine.processes,
+		now,
+		warn: (path, why) => warn(`${path}: ${why}`),
+	});
 
-	const conversation = createConversation(pi, ctx);
+	const conversation = openConversation(pi, ctx);
 	const ledger = createLedger(address);
-	const inbox = createInbox(mailbox, warn);
+	ledger.read(conversation.entries());
 	const hops = createHops();
 	const gate = createGate(guarded(opened));
+	const outbox = createOutbox({ mailbox, running, hopLimit: () => settings.read().hopLimit, isDurable });
+	const presence = createPresence(
+		running,
+		address,
+		{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "", ...receiving() },
+		warn,
+	);
+	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), now });
+	const inbox = createInbox(mailbox, warn);
+	const messages = createMessages(mailbox, running, warn);
 	const handover = createHandover({
 		mailbox,
 		inbox,
 		ledger,
 		conversation,
-		show,
-		isLateAnswer,
+		requestsOf: messages.requestsOf,
+		messageOf: messages.messageOf,
+		answersAsk: asks.take,
+		isTakenOver,
+		isOff: () => !ledger.isReceiving,
 		onWake: hops.arrived,
 		now,
+		warn,
 	});
 	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn });
-	const fields = { name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "" } as const;
-	const presence = createPresence(running, address, fields, warn);
 
 	/** In print and JSON mode a run that mail starts would make the prompt fail (design D20). */
 	const canWake = ctx.mode === "tui" || ctx.mode === "rpc";
@@ -102,24 +157,25 @@ export function openSession(
 	/** Whether what earlier processes left is taken in: until then nothing is handed over, to keep the order. */
 	let isReady = false;
 	let isClosed = false;
-	let cancelRecovery = () => {};
+	/** Ends the bulk work that is under way. */
+	const cancels: (() => void)[] = [];
 	/** The last entry before the run; undefined while none runs. */
 	let runStart: { leaf: string | null } | undefined;
 	let shownStatus: string | undefined;
 
-	ledger.read(conversation.entries());
 	if (isOwner) recover(start.reason !== "reload");
 	if (canWake) inbox.watch(guarded(pump));
 
-	/** Mail that arrives, a gate that opens, a run that settled: all of it ends here. */
+	/** Mail that arrives, a gate that opens, a run that settled, an ask that waits: all of it ends here. */
 	function pump(): void {
 		const wasOwner = isOwner;
 		isOwner = presence.isOwner();
 		if (isOwner && !wasOwner) takeOver();
 		if (isOwner && isReady) {
 			if (!ctx.isIdle()) {
-				if (handover.whenBusy()) setImmediate(guarded(pump));
-			} else if (gate.isOpen) handover.whenIdle();
+				// In print mode replies stay where they are, unless an ask waits for one of them.
+				if ((canWake || asks.isWaiting) && handover.whenBusy()) setImmediate(guarded(pump));
+			} else if (canWake && gate.isOpen) handover.whenIdle();
 			else inbox.look();
 		}
 		refresh();
@@ -128,22 +184,20 @@ export function openSession(
 	/** No prompt came, or the one that came started no run: what mail starts now is its own. */
 	function opened(): void {
 		if (ctx.isIdle()) hops.settled();
-		if (canWake) pump();
+		pump();
 	}
 
 	/** The process that had this session is gone. What it added is in the session's file, and not in this process. */
 	function takeOver(): void {
 		isReady = false;
-		const file = ctx.sessionManager.getSessionFile();
-		const entries = file === undefined ? Promise.resolve([]) : entriesOf(file);
-		void entries.then((found) => {
+		void savedEntries(ctx.sessionManager.getSessionFile()).then((entries) => {
 			if (isClosed) return;
-			ledger.include(found);
+			ledger.include(entries);
 			recover(true);
 		});
 	}
 
-	/** Takes in what earlier processes left, in slices. */
+	/** Takes in what earlier processes left, and afterwards prunes, in slices. */
 	function recover(isRestart: boolean): void {
 		const left: OpenMail[] = [];
 		const work = function* (): Generator<Claim | string | undefined> {
@@ -160,9 +214,10 @@ export function openSession(
 			isReady = true;
 			guarded(() => answers.settleRestart(isRestart))();
 			guarded(answers.retry)();
-			if (canWake) guarded(pump)();
+			guarded(pump)();
+			startPruning(settings.read().pruneAfterDays * dayMs, () => {});
 		};
-		cancelRecovery = inSlices(work(), step, done, warn);
+		cancels.push(inSlices(work(), step, done, warn));
 	}
 
 	function resume(mail: OpenMail, isRestart: boolean): void {
@@ -176,28 +231,30 @@ export function openSession(
 		warn(`${mail.path} was set aside: ${reason}`);
 	}
 
-	function answeredBy(envelope: Envelope): SentCopy[] {
-		try {
-			return mailbox.sentCopies(envelope.in_reply_to);
-		} catch (error) {
-			warn(`the copies in ${mailbox.folder} cannot be read: ${errorMessage(error)}`);
-			return [];
-		}
+	function startPruning(olderThanMs: number | undefined, done: (count: number) => void): void {
+		const options = { disk, root, self: address, running, now, olderThanMs };
+		cancels.push(pruneInSlices(options, machine.whileAlone, warn, done));
 	}
 
-	function isLateAnswer({ envelope }: OpenMail): boolean {
-		return envelope.status === "done" && answeredBy(envelope).some((asked) => asked.envelope.kind === "ask");
+	function isTakenOver(arrival: Arrival): boolean {
+		if (!announce(arrival, arrival.requests)) return false;
+		hops.arrived(arrival.envelope.hops);
+		// Whoever took it has shown it: without the note it is announced once more at the next start.
+		guarded(() => noteTaken(arrival))();
+		return true;
 	}
 
-	function show({ envelope, path }: OpenMail): string {
-		const requests = answeredBy(envelope);
-		const late = requests.some((request) => request.envelope.kind === "ask");
-		return labelled({ envelope, sender: running.find(envelope.from), path, requests, late });
+	function noteTaken({ envelope: { id, from, kind } }: OpenMail): void {
+		note({ address, type: "taken", mail: { id, from, kind } });
 	}
 
 	function note(content: Note): void {
 		pi.appendEntry(noteType, content);
 		ledger.read(conversation.entries());
+	}
+
+	function receiving(): { receiving?: false } {
+		return ledger.isReceiving ? {} : { receiving: false };
 	}
 
 	function refresh(): void {
@@ -209,6 +266,7 @@ export function openSession(
 			awaiting: mailbox.awaitingCount(),
 		};
 		const shown = Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
+		if (!ledger.isReceiving) shown.unshift("off");
 		const status = shown.length === 0 ? undefined : `✉ ${shown.join(" · ")}`;
 		if (status !== shownStatus) ctx.ui.setStatus("mailbox", status);
 		shownStatus = status;
@@ -229,7 +287,8 @@ export function openSession(
 
 	function end(keepRecord: boolean): void {
 		isClosed = true;
-		cancelRecovery();
+		for (const cancel of cancels) cancel();
+		asks.close();
 		inbox.close();
 		gate.close();
 		presence.end(keepRecord);
@@ -238,6 +297,37 @@ export function openSession(
 	return {
 		mailbox,
 		running,
+		outbox,
+		asks,
+		get hops() {
+			return hops.count;
+		},
+		get isReceiving() {
+			return ledger.isReceiving;
+		},
+		request(to, body) {
+			const sent = mailbox.deliver({ to, kind: "request", body, hops: runStart === undefined ? 0 : hops.count });
+			refresh();
+			return sent;
+		},
+		answerAsk: (ask, text) => answers.answerAsk(ask, text, hops.count),
+		scan() {
+			if (!isOwner) return false;
+			if (ledger.isReceiving) handover.claimAll();
+			else handover.whenBusy();
+			pump();
+			return true;
+		},
+		detailsOf: messages.detailsOf,
+		noteTaken,
+		receive(isOn) {
+			if (isOn !== ledger.isReceiving) note({ address, type: "receiving", isOn });
+			presence.update({ receiving: isOn ? undefined : false });
+			pump();
+		},
+		prune: (done) => startPruning(undefined, done),
+		refresh,
+
 		resourcesDiscovered: () => gate.resourcesLoaded(),
 		input() {
 			if (ctx.isIdle()) gate.prompted();
@@ -273,11 +363,10 @@ export function openSession(
 			hops.settled();
 			gate.ranOrSettled();
 			presence.update({ state: "idle" });
-			if (canWake) setImmediate(guarded(pump));
+			setImmediate(guarded(pump));
 			guarded(refresh)();
 		},
 		renamed: (name) => presence.update({ name }),
-		refresh,
 		shutDown({ reason }) {
 			guarded(() => {
 				if (shownStatus !== undefined) ctx.ui.setStatus("mailbox", undefined);
@@ -290,24 +379,6 @@ export function openSession(
 	};
 }
 
-function createConversation(
-	pi: ExtensionAPI,
-	ctx: ExtensionContext,
-): Parameters<typeof createHandover>[0]["conversation"] {
-	let hasFile = false;
-	return {
-		isIdle: () => ctx.isIdle(),
-		entries: () => ctx.sessionManager.getEntries(),
-		isSaved() {
-			const file = ctx.sessionManager.getSessionFile();
-			hasFile ||= file === undefined || existsSync(file);
-			return hasFile;
-		},
-		add: (message, startsRun) =>
-			pi.sendMessage(message, startsRun ? { triggerTurn: true, deliverAs: "steer" } : { triggerTurn: false }),
-	};
-}
-
 /** Whether a host has ended the session without `session_shutdown`. */
 function isStale(ctx: ExtensionContext): boolean {
 	try {
@@ -317,29 +388,7 @@ function isStale(ctx: ExtensionContext): boolean {
 	}
 }
 
-/** One warning per text, where this mode shows it. */
-function createWarnings(ctx: ExtensionContext): (text: string) => void {
-	const given = new Set<string>();
-	return (text) => {
-		if (given.has(text)) return;
-		given.add(text);
-		if (ctx.hasUI) ctx.ui.notify(`mailbox: ${text}`, "warning");
-		else console.error(`mailbox: ${text}`);
-	};
-}
-
 function warnIfOpenToOthers(folder: string, warn: (text: string) => void): void {
 	if (process.platform === "win32" || (statSync(folder).mode & 0o077) === 0) return;
 	warn(`other users can look into this session's mailbox; run: chmod 700 ${folder}`);
-}
-
-async function entriesOf(sessionFile: string): Promise<unknown[]> {
-	const text = await readFile(sessionFile, "utf8").catch(() => "");
-	return text.split("\n").flatMap((line) => {
-		try {
-			return [JSON.parse(line)];
-		} catch {
-			return [];
-		}
-	});
 }

@@ -217,7 +217,7 @@ describe("/mailbox", () => {
 			const later = new FakePi({ extensions: [] });
 			await later.start();
 			for (const [name, command] of commands) later.commands.set(name, command);
-			expect(await type("nobody please", later)).toBe("The mailbox of this session is off.");
+			expect(await type("nobody please", later)).toBe("This session has no mailbox; its warning at start says why.");
 			expect(existsSync(join(mailRoot(), "nobody"))).toBe(false);
 		});
 	});

@@ -109,7 +109,7 @@ export async function replyTo(home: Home, pi: Pi, id: string): Promise<Envelope>
 
 /** A mail in the session file: what it says of itself, the text for the model, and its place among the entries. */
 export interface MailEntry {
-	readonly mail: MailDetails["mail"];
+	readonly mail: MailDetails;
 	readonly text: string;
 	readonly index: number;
 }
@@ -118,7 +118,7 @@ export interface MailEntry {
 export function mailEntries(pi: { entries(): FileEntry[] }): MailEntry[] {
 	return pi.entries().flatMap((entry, index) => {
 		if (entry.type !== "custom_message" || entry.customType !== "mailbox") return [];
-		const { mail } = entry.details as MailDetails;
+		const { mail } = entry.details as { mail: MailDetails };
 		return [{ mail, text: `${entry.content}`, index }];
 	});
 }

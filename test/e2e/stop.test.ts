@@ -94,7 +94,7 @@ test("D17: a reply that arrives in a run that the user stops is not lost", async
 	await author.prompt('!tool bash {"command":"sleep 60"}');
 	await untilInTool(author);
 	const id = await sendRequest(author, "reviewer", "check the parser ;; %say It is fine.");
-	await footer(author, "✉ 1 pending · 1 awaiting");
+	await footer(author, "✉ 1 pending");
 	expect(mailEntries(author)).toEqual([]);
 	await stop(author);
 	expect((await replyTo(home, author, id)).body).toBe("It is fine.");

@@ -34,17 +34,20 @@ describe.skipIf(!hasTmux())("in a terminal", () => {
 		await author.waitForScreen(new RegExp(`Sent [0-9a-f-]{36} to ${ids.reviewer}`));
 		await author.waitForScreen("✉ 1 awaiting");
 
+		await reviewer.waitForScreen(/^ ✉ Request from author\n check the parser .*\(ctrl\+o to expand\)$/m);
+		await reviewer.waitForScreen(/^ The parser is fine\.$/m);
+		await author.waitForScreen(/^ ✉ Reply from reviewer\n The parser is fine\. \(ctrl\+o to expand\)$/m);
+		const screen = await author.waitForScreen("✉ 1 read");
+		expect(screen.join("\n")).not.toContain("awaiting");
+
+		// Expanded, a person sees what the model sees.
+		for (const terminal of [author, reviewer]) await terminal.press("C-o");
 		await reviewer.waitForScreen(
 			`[mailbox] From author (${ids.author}, working in ${home.workDir}), another Pi session`,
 		);
-		await reviewer.waitForScreen(/^ The parser is fine\.$/m);
 		await reviewer.waitForScreen("[mailbox] End of the mail from author.");
-
 		await author.waitForScreen(`[mailbox] From reviewer (${ids.reviewer}, working in ${home.workDir})`);
-		await author.waitForScreen("│ check the parser");
-		await author.waitForScreen(/^ The parser is fine\.$/m);
-		const screen = await author.waitForScreen("✉ 1 read");
-		expect(screen.join("\n")).not.toContain("awaiting");
+		await author.waitForScreen("> check the parser");
 	});
 
 	test("design 4.5: taking back what was typed (Alt+Up) during a tool call takes no mail away", async () => {
@@ -63,7 +66,7 @@ describe.skipIf(!hasTmux())("in a terminal", () => {
 		expect((await replyTo(home, author, id)).body).toBe("finished");
 		await reviewer.waitForScreen("✉ 1 read");
 		expect(mailsIn(home, ids.reviewer, "cur").map((mail) => mail.id)).toEqual([id]);
-		expect(reviewer.screen().filter((line) => line.includes("[mailbox] From author"))).toHaveLength(1);
+		expect(reviewer.screen().filter((line) => line.includes("✉ Request from author"))).toHaveLength(1);
 	});
 
 	test("D17: a run stopped with Esc loses neither the reply that had come nor the request, which is answered failed", async () => {
@@ -79,7 +82,7 @@ describe.skipIf(!hasTmux())("in a terminal", () => {
 		await reviewer.waitForScreen("✉ 2 pending");
 		await reviewer.press("Escape");
 
-		await reviewer.waitForScreen(/^ Only the author\.$/m);
+		await reviewer.waitForScreen("✉ Reply from author");
 		expect(await replyTo(home, author, id)).toMatchObject({ status: "failed" });
 		await reviewer.waitForScreen("✉ 1 read");
 		expect(namesIn(home, ids.reviewer, "new")).toEqual([]);

@@ -63,6 +63,7 @@ describe("a mail", () => {
 		expect(outcome).toEqual({
 			ok: true,
 			durable: true,
+			name,
 			envelope: {
 				id: expect.stringMatching(/^[0-9a-f-]{36}$/),
 				from: alice,

@@ -766,7 +766,7 @@ describe("two processes", () => {
 			import { nodeDisk } from ${diskModule};
 			import { openMailbox } from ${mailboxModule};
 			const [root, address, gate, me, all] = process.argv.slice(1);
-			const open = (address) => openMailbox({ disk: nodeDisk(), root, address, now: Date.now, durability: "fast" });
+			const open = (address) => openMailbox({ disk: nodeDisk(), root, address, now: Date.now, isDurable: () => false });
 			writeFileSync(gate + me, "");
 			while (![...Array(Number(all)).keys()].every((other) => existsSync(gate + other)));
 			${code}

@@ -3,9 +3,13 @@ import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import sessionMail from "../../src/index.ts";
 import type { Draft } from "../../src/mail/deliver.ts";
+import { nodeDisk } from "../../src/mail/disk.ts";
+import { systemProcesses } from "../../src/mail/process.ts";
+import { openRunning } from "../../src/mail/running.ts";
 import { type Conversation, createHandover } from "../../src/session/handover.ts";
 import { createInbox } from "../../src/session/inbox.ts";
 import { createLedger, type MailDetails } from "../../src/session/ledger.ts";
+import { createMessages } from "../../src/session/messages.ts";
 import { alice, bob, fail, sent, testRoot } from "../support/disk.ts";
 import { type FakePi, later, makePeer, type Peer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
 
@@ -474,9 +478,28 @@ describe("a fault on the way", () => {
 			add: (message) => entries.push({ type: "custom_message", id: `${entries.length}`, ...message }),
 		};
 		const inbox = createInbox(mailbox, () => {});
-		const isLateAnswer = () => false;
-		const onWake = () => {};
-		const made = createHandover({ mailbox, inbox, ledger, conversation, show, isLateAnswer, onWake, now: Date.now });
+		const running = openRunning({
+			disk: nodeDisk(),
+			root: root.path,
+			processes: systemProcesses(),
+			now: Date.now,
+			warn: fail,
+		});
+		const messages = createMessages(mailbox, running, () => {});
+		const made = createHandover({
+			mailbox,
+			inbox,
+			ledger,
+			conversation,
+			requestsOf: messages.requestsOf,
+			messageOf: (arrival) => ({ ...messages.messageOf(arrival), content: show() }),
+			answersAsk: () => false,
+			isTakenOver: () => false,
+			isOff: () => false,
+			onWake: () => {},
+			now: Date.now,
+			warn: () => {},
+		});
 		const sender = root.open(alice);
 		const claim = () => inbox.claim(1)[0] ?? expect.fail("nothing to claim");
 		return {
@@ -504,7 +527,7 @@ describe("a fault on the way", () => {
 			}
 			vi.advanceTimersByTime(5000);
 		}
-		expect(entries.map((entry) => (entry as { details: MailDetails }).details.mail.id)).toEqual(ids);
+		expect(entries.map((entry) => (entry as { details: { mail: MailDetails } }).details.mail.id)).toEqual(ids);
 	});
 
 	test("L1 a mail that is taken in twice keeps its open mark until it is in the conversation", () => {

@@ -15,7 +15,7 @@ function add(...added: unknown[]): void {
 	ledger.read(entries);
 }
 
-function mail(id: string, fields: Partial<MailDetails["mail"]> = {}): unknown {
+function mail(id: string, fields: Partial<MailDetails> = {}): unknown {
 	const details = { address: "me", id, from: "alice", kind: "request", hops: 0, inReplyTo: [], file: `${id}.json` };
 	return entry("custom_message", { customType: "mailbox", details: { mail: { ...details, ...fields } } });
 }
@@ -47,7 +47,7 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 	test("requests and asks in it are owed until a reply to them is planned, messages and replies never", () => {
 		add(mail("a"), mail("b", { kind: "ask" }), mail("c", { kind: "message" }), mail("d", { kind: "reply" }));
 		expect(ledger.unanswered()).toMatchObject([
-			{ id: "a", from: "alice", kind: "request", held: false },
+			{ id: "a", from: "alice", kind: "request", isHeld: false },
 			{ id: "b", kind: "ask" },
 		]);
 		add(note({ replies: [reply("1", "a")] }));
@@ -72,8 +72,8 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 	test("PSM-065 a request that a note holds stays owed and is held", () => {
 		add(mail("a"), mail("b"), note({ held: ["alice a", "alice gone"] }));
 		expect(ledger.unanswered()).toMatchObject([
-			{ id: "a", held: true },
-			{ id: "b", held: false },
+			{ id: "a", isHeld: true },
+			{ id: "b", isHeld: false },
 		]);
 	});
 

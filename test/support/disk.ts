@@ -52,7 +52,13 @@ export function testRoot(): TestRoot {
 		clockMs: startMs,
 		boxes,
 		open(address, { disk = nodeDisk(), durability = "durable" } = {}) {
-			return openMailbox({ disk, root: path, address, now: () => this.clockMs, durability });
+			return openMailbox({
+				disk,
+				root: path,
+				address,
+				now: () => this.clockMs,
+				isDurable: () => durability === "durable",
+			});
 		},
 		start(address, disk = nodeDisk()) {
 			const mailbox = this.open(address, { disk });
@@ -143,6 +149,14 @@ export function watchedDisk(before: (operation: Operation) => unknown, disk: Dis
 		remove(path) {
 			step("remove", path);
 			disk.remove(path);
+		},
+		changed(path) {
+			step("changed", path);
+			return disk.changed(path);
+		},
+		removeFolder(path) {
+			step("removeFolder", path);
+			disk.removeFolder(path);
 		},
 		list(folder) {
 			step("list", folder);

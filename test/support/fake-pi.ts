@@ -7,6 +7,7 @@ import {
 	type ExtensionAPI,
 	type ExtensionCommandContext,
 	type ExtensionContext,
+	type MessageRenderer,
 	type RegisteredCommand,
 	SessionManager,
 	type SessionShutdownEvent,
@@ -103,6 +104,7 @@ export class FakePi {
 	readonly errors: string[] = [];
 	readonly commands = new Map<string, Omit<RegisteredCommand, "name" | "sourceInfo">>();
 	readonly tools = new Map<string, Tool>();
+	readonly renderers = new Map<string, MessageRenderer>();
 
 	readonly #extensions: readonly Extension[];
 	#generation: Generation = { isStale: true, handlers: [] };
@@ -167,6 +169,10 @@ export class FakePi {
 	/** Loads the extensions and starts the session; nothing more happens before {@link discover}. */
 	async start(reason: SessionStartEvent["reason"] = "startup"): Promise<void> {
 		this.#generation = { isStale: false, handlers: [] };
+		// Pi makes them anew with each runner.
+		this.tools.clear();
+		this.commands.clear();
+		this.renderers.clear();
 		for (const extension of this.#extensions) await extension(this.#api());
 		await this.emit("session_start", { reason });
 	}
@@ -478,6 +484,9 @@ export class FakePi {
 				if (!this.tools.has(tool.name)) this.tools.set(tool.name, tool);
 			},
 			getAllTools: () => [...this.tools.values()],
+			registerMessageRenderer: (customType: string, renderer: MessageRenderer) => {
+				this.renderers.set(customType, renderer);
+			},
 			sendMessage: (message: Omit<CustomMessage, "role">, options?: SendOptions) =>
 				this.#send({ role: "custom", ...message }, options),
 			appendEntry: (customType: string, data: unknown) => {
@@ -531,7 +540,7 @@ export interface Peer {
 export function makePeer(address = "01980f5e-7a3c-7d10-8f00-0000000000aa"): Peer {
 	const disk = nodeDisk();
 	ensureRoot(disk, mailRoot());
-	const mailbox = openMailbox({ disk, root: mailRoot(), address, now: Date.now, durability: "fast" });
+	const mailbox = openMailbox({ disk, root: mailRoot(), address, now: Date.now, isDurable: () => false });
 	return {
 		address,
 		send(to, draft = {}) {

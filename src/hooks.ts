@@ -1,0 +1,59 @@
+import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import { isAddress } from "./mail/address.ts";
+import type { Envelope } from "./mail/envelope.ts";
+import type { OpenMail, SentCopy } from "./mail/mailbox.ts";
+import type { MailSession } from "./session/session.ts";
+
+/** Payload of `message:inbound`: a claimed mail before it is shown; a listener that sets `handled` shows it itself (PSM-093). */
+interface MessageInbound {
+	envelope: Envelope;
+	/** Its file in `cur/`. */
+	path: string;
+	/** A reply's requests that have a copy in this session's `sent/`. */
+	requests: SentCopy[];
+	handled?: boolean;
+}
+
+/**
+ * Serves `message:send` (`to`, an address, and `body`; sets `envelope` or `error`, PSM-092) and `message:scan` (sets
+ * `scanned` when all mail that waits was claimed and announced, PSM-094) before `emit` returns. Without a session
+ * neither sets anything but `error`.
+ */
+export function provideHooks(pi: ExtensionAPI, current: () => MailSession | undefined): void {
+	pi.events.on("message:send", (payload) => {
+		if (isObject(payload)) send(payload, current());
+	});
+	pi.events.on("message:scan", (payload) => {
+		const session = current();
+		if (session !== undefined && isObject(payload) && session.scan()) payload.scanned = true;
+	});
+}
+
+/** Announces a claimed mail on `message:inbound`; true when a listener took it over. */
+export function announceMail(pi: ExtensionAPI, { envelope, path }: OpenMail, requests: readonly SentCopy[]): boolean {
+	const payload: MessageInbound = {
+		envelope: structuredClone(envelope),
+		path,
+		requests: structuredClone([...requests]),
+	};
+	pi.events.emit("message:inbound", payload);
+	return payload.handled === true;
+}
+
+function send(payload: { [key: string]: unknown }, session: MailSession | undefined): void {
+	const { to, body } = payload;
+	// Another provider was there first.
+	if (payload.envelope !== undefined || payload.error !== undefined) return;
+	if (session === undefined) payload.error = "Nothing was sent: this session has no mailbox.";
+	else if (typeof to !== "string" || !isAddress(to)) payload.error = "Nothing was sent: to is not an address.";
+	else if (typeof body !== "string") payload.error = "Nothing was sent: body is not a text.";
+	else {
+		const sent = session.request(to, body);
+		if (sent.ok) payload.envelope = sent.envelope;
+		else payload.error = sent.message;
+	}
+}
+
+function isObject(payload: unknown): payload is { [key: string]: unknown } {
+	return typeof payload === "object" && payload !== null;
+}

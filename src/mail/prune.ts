@@ -1,0 +1,159 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { lock } from "proper-lockfile";
+import { canonicalAddress, isAddress } from "./address.ts";
+import { boxesOf } from "./boxes.ts";
+import { type Disk, errorCode, errorMessage } from "./disk.ts";
+import type { Running } from "./running.ts";
+
+/** What a step of pruning did; undefined when it did nothing worth saying. */
+export type PruneStep = { removed: string } | { warning: string } | undefined;
+
+export interface PruneOptions {
+	disk: Disk;
+	root: string;
+	/** The address of the session that prunes: its own folder stays. */
+	self: string;
+	running: Running;
+	/** Milliseconds since 1970. */
+	now: () => number;
+	/** How long a folder must have lain untouched; undefined for no limit, when a person asked for it. */
+	olderThanMs: number | undefined;
+}
+
+/**
+ * Removes the folders of closed sessions, in slices: those that hold no unread mail and, with an age limit, were found
+ * old at two starts at least 24 hours apart, so that one wrong clock removes nothing (PSM-090, PSM-091, design D26).
+ *
+ * A folder is moved aside, looked at again, and moved back when a mail or the session came in the meantime. Only real
+ * folders are entered; one that cannot be removed does not stop the others.
+ */
+export function* prune(options: PruneOptions): Generator<PruneStep> {
+	const { disk, root } = options;
+	let names: Generator<string>;
+	try {
+		names = disk.walk(root);
+		for (const name of names) {
+			yield undefined;
+			try {
+				yield* pruneOne(options, name);
+			} catch (error) {
+				if (errorCode(error) !== "ENOENT")
+					yield { warning: `${join(root, name)} could not be pruned: ${errorMessage(error)}` };
+			}
+		}
+	} catch (error) {
+		yield { warning: `${root} could not be pruned: ${errorMessage(error)}` };
+	}
+}
+
+/**
+ * Runs `work` unless another process prunes this root; `work` calls `end` when it is done. A lock of this kind can have two
+ * holders after a pause of the machine: it only spares double work, and two at once do no harm.
+ */
+export function whileAlone(root: string, work: (end: () => void) => void): void {
+	const options = { lockfilePath: join(root, ".prune.lock"), stale: 60_000, onCompromised: () => {} };
+	lock(root, options).then(
+		(unlock) => work(() => void unlock().catch(() => {})),
+		() => {},
+	);
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+const asidePattern = /^\.pruning\.(.+)\.[0-9a-f-]{36}$/;
+const seenOldPrefix = ".old.";
+
+function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
+	const { disk, root, self, running } = options;
+	const aside = asidePattern.exec(name)?.[1];
+	if (aside !== undefined) {
+		// Left by a process that ended in the middle.
+		yield* finish(options, aside, join(root, name));
+	} else if (name.startsWith(seenOldPrefix)) {
+		if (disk.entry(join(root, name.slice(seenOldPrefix.length))) === undefined) disk.remove(join(root, name));
+	} else if (isAddress(name) && canonicalAddress(name) === name && name !== self) {
+		const folder = join(root, name);
+		if (disk.entry(folder) !== "folder" || running.find(name) !== undefined) return;
+		if (!isOldEnough(options, name) || (yield* holdsUnread(disk, folder))) return;
+		const moved = join(root, `.pruning.${name}.${randomUUID()}`);
+		disk.rename(folder, moved);
+		yield* finish(options, name, moved);
+	}
+}
+
+/** Whether the folder has been old for a day already; notes when it is found old for the first time. */
+function isOldEnough({ disk, root, now, olderThanMs }: PruneOptions, address: string): boolean {
+	if (olderThanMs === undefined) return true;
+	const { folder, tmp, new: inbox, cur, sent } = boxesOf(root, address);
+	const touched = Math.max(...[folder, tmp, inbox, cur, sent].map((path) => disk.changed(path) ?? 0));
+	const note = join(root, seenOldPrefix + address);
+	if (now() - touched < olderThanMs) {
+		disk.remove(note);
+		return false;
+	}
+	const noted = disk.changed(note);
+	// A note from the future was made by a wrong clock.
+	if (noted === undefined || noted > now()) {
+		disk.remove(note);
+		disk.create(note, "", false);
+		return false;
+	}
+	return now() - noted >= dayMs;
+}
+
+/** Mail that waits, or was claimed and is not in a conversation. A box that is no folder holds none. */
+function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean> {
+	for (const [box, suffix] of [
+		["new", ""],
+		["cur", ".open"],
+	] as const) {
+		const path = join(folder, box);
+		if (disk.entry(path) !== "folder") continue;
+		for (const name of disk.walk(path)) {
+			if (name.endsWith(suffix)) return true;
+			yield undefined;
+		}
+	}
+	return false;
+}
+
+/** Removes a folder that was moved aside, or puts it back when it holds mail or its session runs. */
+function* finish(options: PruneOptions, address: string, aside: string): Generator<PruneStep> {
+	const { disk, root, running } = options;
+	if (disk.entry(aside) !== "folder") return;
+	if (running.find(address) !== undefined || (yield* holdsUnread(disk, aside))) {
+		yield* putBack(disk, aside, join(root, address));
+		return;
+	}
+	yield* removeFolder(disk, aside);
+	disk.remove(join(root, seenOldPrefix + address));
+	yield { removed: address };
+}
+
+/** Moves a folder back to its name; file by file when a new one has been made there in the meantime. */
+function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneStep> {
+	if (disk.entry(folder) === undefined) {
+		disk.rename(aside, folder);
+		return;
+	}
+	for (const box of ["tmp", "new", "cur", "sent"]) {
+		const from = join(aside, box);
+		if (disk.entry(from) !== "folder") continue;
+		disk.ensureFolder(join(folder, box));
+		for (const name of disk.list(from)) {
+			yield undefined;
+			if (disk.entry(join(folder, box, name)) === undefined) disk.rename(join(from, name), join(folder, box, name));
+		}
+	}
+	yield* removeFolder(disk, aside);
+}
+
+function* removeFolder(disk: Disk, folder: string): Generator<PruneStep> {
+	for (const name of disk.list(folder)) {
+		yield undefined;
+		const path = join(folder, name);
+		if (disk.entry(path) === "folder") yield* removeFolder(disk, path);
+		else disk.remove(path);
+	}
+	disk.removeFolder(folder);
+}

@@ -1,0 +1,116 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { closest } from "fastest-levenshtein";
+import * as z from "zod/mini";
+import { type Disk, errorCode, errorMessage } from "./disk.ts";
+import { field } from "./text.ts";
+
+/** What a person can set, in `session-mail.json` of Pi's agent directory. `session-mail.schema.json` is made of this. */
+export const settingsSchema = z.object({
+	$schema: z.optional(z.string().check(z.describe("Where the schema of this file is, for editors."))),
+	hopLimit: z
+		._default(z.int().check(z.positive()), 5)
+		.check(
+			z.describe(
+				"How many hops a chain of sessions waking each other may reach before their models may not send or ask.",
+			),
+		),
+	pruneAfterDays: z
+		._default(z.int().check(z.positive()), 30)
+		.check(z.describe("How many days the mailbox folder of a closed session is kept.")),
+	durability: z
+		._default(z.enum(["durable", "fast"]), "durable")
+		.check(z.describe("Whether a sent mail survives a power cut (durable) or only a crash of Pi (fast).")),
+});
+
+export type Settings = Omit<z.infer<typeof settingsSchema>, "$schema">;
+
+/** The settings when nothing is set. */
+export const defaultSettings: Settings = z.parse(settingsSchema, {});
+
+export interface SettingsFile {
+	/**
+	 * The settings as the file has them now. A missing file or key means the default, silently; what is broken means the
+	 * default with a warning (PSM-088, PSM-089). While somebody is saving the file, the last good settings hold.
+	 */
+	read(): Settings;
+}
+
+export interface SettingsOptions {
+	disk: Disk;
+	/** Path of the file. */
+	file: string;
+	/** Milliseconds. */
+	now: () => number;
+	/** Hears of each problem, at every read. */
+	warn: (text: string) => void;
+}
+
+/** Where the settings of a Pi agent directory lie: Pi's own rule for the directory, then our file. */
+export function settingsPath(env: NodeJS.ProcessEnv = process.env): string {
+	const agentDir = env.PI_CODING_AGENT_DIR;
+	if (agentDir === undefined || agentDir === "") return join(homedir(), ".pi", "agent", fileName);
+	return join(agentDir.replace(/^~(?=$|\/)/, homedir()), fileName);
+}
+
+export function openSettings({ disk, file, now, warn }: SettingsOptions): SettingsFile {
+	let lastGood: Settings | undefined;
+	let brokenSince: number | undefined;
+
+	/** The file as JSON; undefined when there is none or it cannot be read. */
+	function load(): unknown {
+		let text: string;
+		try {
+			text = disk.read(file, maxSettingsBytes);
+		} catch (error) {
+			if (errorCode(error) !== "ENOENT") warn(`${file} is not used: ${errorMessage(error)}`);
+			return undefined;
+		}
+		return JSON.parse(text);
+	}
+
+	return {
+		read() {
+			let json: unknown;
+			try {
+				json = load();
+			} catch {
+				brokenSince ??= now();
+				if (lastGood !== undefined && now() - brokenSince < savingMs) return lastGood;
+				warn(`${file} is not used: it is not JSON`);
+				return defaultSettings;
+			}
+			brokenSince = undefined;
+			if (json === undefined) return defaultSettings;
+			lastGood = settingsOf(json, file, warn);
+			return lastGood;
+		},
+	};
+}
+
+const fileName = "session-mail.json";
+const maxSettingsBytes = 64 * 1024;
+/** Some editors write a file in two steps: that long, a broken one may be one that is being saved. */
+const savingMs = 2000;
+
+/** Every valid key of a settings object; the default, and a warning, for each that is not. */
+function settingsOf(json: unknown, file: string, warn: (text: string) => void): Settings {
+	if (typeof json !== "object" || json === null || Array.isArray(json)) {
+		warn(`${file} is not used: it is not a JSON object`);
+		return defaultSettings;
+	}
+	const known = Object.keys(settingsSchema.shape);
+	const usable: Record<string, unknown> = { ...json };
+	for (const key of Object.keys(json)) {
+		if (known.includes(key)) continue;
+		warn(`${file} has the unknown key "${field(key, 60)}"; did you mean "${closest(key.slice(0, 60), known)}"?`);
+		delete usable[key];
+	}
+	const parsed = z.safeParse(settingsSchema, usable);
+	for (const issue of parsed.error?.issues ?? []) {
+		const key = String(issue.path[0]);
+		warn(`${file}: ${key} cannot be ${field(JSON.stringify(usable[key]), 60)}, so its default holds`);
+		delete usable[key];
+	}
+	return z.parse(settingsSchema, usable);
+}

@@ -1,0 +1,179 @@
+import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
+import type { Running, RunningSession } from "../mail/running.ts";
+import type { Outbox, SendRefusal, Sent } from "./outbox.ts";
+import type { Presence } from "./presence.ts";
+
+/** How a waiting ask ended. */
+export type AskOutcome =
+	| { outcome: "answered"; id: string; to: string; reply: OpenMail }
+	| { outcome: "timed-out" | "stopped-running" | "stopped-by-user" | "withdrawn"; id: string; to: string };
+
+export interface AskRefusal {
+	ok: false;
+	code: SendRefusal["code"] | "already_waiting" | "not_running" | "not_receiving" | "ring";
+	message: string;
+}
+
+/** What the person sees while an ask waits. */
+export interface AskProgress {
+	/** The record of the session that it waits for; undefined when that one could not be found just now. */
+	target: RunningSession | undefined;
+	waitedMs: number;
+}
+
+export interface Ask {
+	to: string;
+	message: string;
+	hops: number;
+	signal: AbortSignal | undefined;
+	/** Called at once and about once a second. */
+	onProgress: (progress: AskProgress) => void;
+}
+
+/** The one ask that this session may wait for (PSM-075 to 077). */
+export interface Asks {
+	/** Sends an ask and waits for its end; a refusal has written nothing. */
+	ask(ask: Ask): Promise<AskOutcome | AskRefusal>;
+	/** Gives a reply to the ask that waits for it; false when none does. */
+	take(reply: OpenMail): boolean;
+	/** Whether an ask waits. */
+	readonly isWaiting: boolean;
+	/** Ends the wait, at the end of the session. */
+	close(): void;
+}
+
+export const askTimeoutMs = 10 * 60 * 1000;
+const checkMs = 1000;
+/** A target counts as gone when its record was missing twice, this far apart: a `/reload` may take it away for a moment. */
+const goneMs = 2000;
+/** Longer chains of waiting sessions are not followed. */
+const maxChain = 1000;
+
+interface AsksParts {
+	mailbox: Mailbox;
+	running: Running;
+	outbox: Outbox;
+	presence: Presence;
+	/** Looks for mail now. */
+	scan: () => void;
+	/** Milliseconds since 1970. */
+	now: () => number;
+}
+
+export function createAsks({ mailbox, running, outbox, presence, scan, now }: AsksParts): Asks {
+	let waiting: { id: string; finish: (reply: OpenMail | "closed") => void } | "starting" | undefined;
+
+	/** Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13). */
+	function mustWithdraw(target: string, ticket: number): boolean {
+		const mine = { ticket, address: mailbox.address };
+		let latest = mine;
+		let next = target;
+		for (let steps = 0; next !== "" && steps < maxChain; steps++) {
+			if (next === mailbox.address) return latest === mine;
+			const session = running.find(next);
+			if (session === undefined) return false;
+			// A copy that knows no tickets was there before.
+			const other = { ticket: session.x.ticket ?? Number.NEGATIVE_INFINITY, address: session.address };
+			if (isLater(other, latest)) latest = other;
+			next = session.waitingOn;
+		}
+		return false;
+	}
+
+	async function ask({ to, message, hops, signal, onProgress }: Ask): Promise<AskOutcome | AskRefusal> {
+		if (waiting !== undefined) {
+			return refuse("already_waiting", "another ask of this session is waiting; wait for its answer first");
+		}
+		const found = outbox.resolve(to);
+		if (!found.ok) return found;
+		if (message.trim() === "") return refuse("empty", "the message is empty");
+		const { address } = found;
+		const limit = outbox.hopRefusal(hops);
+		if (limit !== undefined) return limit;
+		const target = running.find(address);
+		if (target === undefined) {
+			return refuse("not_running", `${address} is not running; session_mail_send leaves a message for it`);
+		}
+		if (target.x.receiving === false) {
+			return refuse("not_receiving", `${address} takes no mail now; session_mail_send leaves a message for it`);
+		}
+		waiting = "starting";
+		const ticket = now();
+		try {
+			presence.update({ waitingOn: address, ticket });
+			if (mustWithdraw(address, ticket)) {
+				return refusedRing(address);
+			}
+			const sent = outbox.send({ to: address, kind: "ask", body: message, hops });
+			if (!sent.ok) return sent;
+			return await wait(sent, ticket);
+		} finally {
+			waiting = undefined;
+			presence.update({ waitingOn: "", ticket: undefined });
+		}
+
+		function wait(sent: Sent, ticketOfAsk: number): Promise<AskOutcome | AskRefusal> {
+			const { id, to: target } = sent.envelope;
+			return new Promise((resolve) => {
+				const start = now();
+				let missingSince: number | undefined;
+				const finish = (end: AskOutcome | AskRefusal) => {
+					clearInterval(timer);
+					signal?.removeEventListener("abort", stop);
+					resolve(end);
+				};
+				const stop = () => finish({ outcome: "stopped-by-user", id, to: target });
+				waiting = {
+					id,
+					finish: (reply) => (reply === "closed" ? stop() : finish({ outcome: "answered", id, to: target, reply })),
+				};
+				const check = () => {
+					const session = running.find(target);
+					if (session === undefined) missingSince ??= now();
+					else missingSince = undefined;
+					// An answer that was written just before the end still counts.
+					scan();
+					if (missingSince !== undefined && now() - missingSince >= goneMs) {
+						finish({ outcome: "stopped-running", id, to: target });
+					} else if (now() - start >= askTimeoutMs) {
+						finish({ outcome: "timed-out", id, to: target });
+					} else if (mustWithdraw(target, ticketOfAsk)) {
+						finish(mailbox.retract(sent) ? refusedRing(target) : { outcome: "withdrawn", id, to: target });
+					} else onProgress({ target: session, waitedMs: now() - start });
+				};
+				const timer = setInterval(check, checkMs);
+				if (signal?.aborted === true) stop();
+				else signal?.addEventListener("abort", stop);
+				check();
+			});
+		}
+	}
+
+	return {
+		ask,
+		take(reply) {
+			if (waiting === undefined || waiting === "starting") return false;
+			if (!reply.envelope.in_reply_to.includes(waiting.id)) return false;
+			waiting.finish(reply);
+			return true;
+		},
+		get isWaiting() {
+			return waiting !== undefined;
+		},
+		close() {
+			if (waiting !== undefined && waiting !== "starting") waiting.finish("closed");
+		},
+	};
+}
+
+function refusedRing(target: string): AskRefusal {
+	return refuse("ring", `${target} is itself waiting for this session, directly or through others`);
+}
+
+function isLater(a: { ticket: number; address: string }, b: { ticket: number; address: string }): boolean {
+	return a.ticket === b.ticket ? a.address > b.address : a.ticket > b.ticket;
+}
+
+function refuse(code: AskRefusal["code"], why: string): AskRefusal {
+	return { ok: false, code, message: `Nothing was sent: ${why}.` };
+}

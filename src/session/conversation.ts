@@ -1,0 +1,32 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import type { Conversation } from "./handover.ts";
+
+/** The conversation of a Pi session, as the hand-over sees it. */
+export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext): Conversation {
+	let hasFile = false;
+	return {
+		isIdle: () => ctx.isIdle(),
+		entries: () => ctx.sessionManager.getEntries(),
+		isSaved() {
+			const file = ctx.sessionManager.getSessionFile();
+			hasFile ||= file === undefined || existsSync(file);
+			return hasFile;
+		},
+		add: (message, startsRun) =>
+			pi.sendMessage(message, startsRun ? { triggerTurn: true, deliverAs: "steer" } : { triggerTurn: false }),
+	};
+}
+
+/** All entries in a session's file, also those that another process added: this one does not see them otherwise (pi-facts 3). */
+export async function savedEntries(sessionFile: string | undefined): Promise<unknown[]> {
+	const text = sessionFile === undefined ? "" : await readFile(sessionFile, "utf8").catch(() => "");
+	return text.split("\n").flatMap((line) => {
+		try {
+			return [JSON.parse(line)];
+		} catch {
+			return [];
+		}
+	});
+}

@@ -1,0 +1,82 @@
+import type { Delivered, Refusal } from "../mail/deliver.ts";
+import type { MailKind } from "../mail/envelope.ts";
+import type { Mailbox } from "../mail/mailbox.ts";
+import { type ResolveCode, resolve } from "../mail/resolve.ts";
+import type { Running, RunningSession } from "../mail/running.ts";
+
+/** A mail that was sent, and what is known of its recipient. */
+export interface Sent extends Delivered {
+	/** The recipient's record; undefined when it does not run. */
+	recipient: RunningSession | undefined;
+	/** What the sender should know: whole sentences, none when there is nothing to say. */
+	notes: string[];
+}
+
+/** Why nothing was sent: the code for programs, one sentence for people. */
+export interface SendRefusal {
+	ok: false;
+	code: Refusal["code"] | ResolveCode | "hop_limit";
+	message: string;
+}
+
+/** What a person or a model sends: `to` is resolved, and every refusal comes before anything is written. */
+export interface Outbox {
+	/** Resolves what was typed as a recipient among the running sessions. */
+	resolve(to: string): { ok: true; address: string } | SendRefusal;
+	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person. */
+	send(mail: { to: string; kind: MailKind; body: string; hops: number }): Sent | SendRefusal;
+	/** Why a model may not send any more, when the chain of mail has reached the limit (PSM-086). */
+	hopRefusal(hops: number): SendRefusal | undefined;
+}
+
+interface OutboxParts {
+	mailbox: Mailbox;
+	running: Running;
+	/** The limit as it is set now. */
+	hopLimit: () => number;
+	/** Whether mail is to survive a power cut. */
+	isDurable: () => boolean;
+}
+
+export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxParts): Outbox {
+	function resolved(to: string) {
+		return resolve(to, { running: running.list(), self: mailbox.address, hasMailbox: mailbox.isKnown });
+	}
+
+	return {
+		resolve: resolved,
+		send({ to, kind, body, hops }) {
+			const found = resolved(to);
+			if (!found.ok) return found;
+			const wasKnown = mailbox.isKnown(found.address);
+			const outcome = mailbox.deliver({ to: found.address, kind, body: body.trim(), hops });
+			if (!outcome.ok) return outcome;
+			const recipient = running.find(found.address);
+			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, isDurable() && !outcome.durable) };
+		},
+		hopRefusal(hops) {
+			const limit = hopLimit();
+			if (hops < limit) return undefined;
+			return {
+				ok: false,
+				code: "hop_limit",
+				message: `Nothing was sent: sessions have woken each other ${hops} times in a row, and the limit is ${limit}. A person who types in either session starts the count again.`,
+			};
+		},
+	};
+}
+
+function notesOf(recipient: RunningSession | undefined, wasKnown: boolean, isUnconfirmed: boolean): string[] {
+	const notes: string[] = [];
+	if (recipient === undefined) {
+		notes.push(
+			wasKnown
+				? "That session is not running; the mail waits until it starts."
+				: "No session with this id has been seen on this machine; the mail waits for one.",
+		);
+	} else if (recipient.x.receiving === false) {
+		notes.push("That session takes no mail now; the mail waits until its user types /mailbox on.");
+	}
+	if (isUnconfirmed) notes.push("The disk did not confirm it: a power cut could still undo it.");
+	return notes;
+}

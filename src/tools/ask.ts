@@ -1,0 +1,84 @@
+import { displayName } from "../mail/resolve.ts";
+import { field } from "../mail/text.ts";
+import type { AskOutcome, AskProgress } from "../session/asks.ts";
+import { shownBody } from "../session/label.ts";
+import {
+	type CurrentSession,
+	mailboxIsOff,
+	refusal,
+	renderCallLine,
+	result,
+	type Tool,
+	textOf,
+	textParameters,
+} from "./tool.ts";
+
+/** `session_mail_ask`: a question whose answer is the result (PSM-075 to 078). */
+export function askTool(current: CurrentSession): Tool {
+	return {
+		name: "session_mail_ask",
+		label: "Mail: ask",
+		description:
+			"Asks another running Pi session a question and waits for its answer, at most 10 minutes. The result is its answer, or says why there is none. One ask at a time.",
+		promptSnippet: "Ask another running Pi session a question and wait for its answer",
+		parameters: textParameters({
+			to: "Name or id of the session, as session_mail_list shows it",
+			message: "The question; the other session knows nothing of this conversation",
+		}),
+		renderCall: renderCallLine("mail: ask", "to", "message"),
+		async execute(callId, params, signal, onUpdate) {
+			const session = current();
+			if (session === undefined) return mailboxIsOff;
+			const outcome = await session.asks.ask({
+				to: textOf(params, "to"),
+				message: textOf(params, "message"),
+				hops: session.hops,
+				signal,
+				onProgress: (progress) => onUpdate?.(result(describeProgress(progress), { waitedMs: progress.waitedMs })),
+			});
+			session.refresh();
+			if ("ok" in outcome) return refusal(outcome.code, outcome.message);
+			const { id, to } = outcome;
+			if (outcome.outcome !== "answered") return result(describeEnd(outcome), { id, to, outcome: outcome.outcome });
+			const { envelope } = outcome.reply;
+			// A call made by another tool leaves no result in the transcript that could prove the answer.
+			if (callId.includes("/")) session.noteTaken(outcome.reply);
+			return result(describeAnswer(outcome), {
+				id,
+				to,
+				outcome: "answered",
+				status: field(envelope.status),
+				body: envelope.body,
+				mail: session.detailsOf(outcome.reply),
+			});
+		},
+	};
+}
+
+function describeProgress({ target, waitedMs }: AskProgress): string {
+	const seconds = Math.round(waitedMs / 1000);
+	if (target === undefined) return `Waited ${seconds} s; the session cannot be found just now.`;
+	const waiting = target.waitingOn === "" ? "" : ` and waits on ${target.waitingOn}`;
+	return `Waiting for ${displayName(target, [])}, ${seconds} s; it is ${target.state}${waiting}.`;
+}
+
+const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
+	"timed-out": "No answer yet after 10 minutes. The ask stays with the other session; a later answer comes as mail.",
+	"stopped-running": "The other session stopped running before it answered. The ask stays in its mailbox.",
+	withdrawn:
+		"The other session began to wait for this one at the same moment, so neither could have answered: this session stopped waiting. Its answer comes as mail.",
+	"stopped-by-user": "The user stopped the wait. The ask stays with the other session; a later answer comes as mail.",
+};
+
+function describeEnd({ id, outcome }: { id: string; outcome: keyof typeof ends }): string {
+	return `${ends[outcome]} Ask id: ${id}.`;
+}
+
+function describeAnswer({ reply }: Extract<AskOutcome, { outcome: "answered" }>): string {
+	const { from, status } = reply.envelope;
+	const label =
+		status === "done"
+			? `Answer from ${field(from)}, status done:`
+			: `No answer: the run of ${field(from)} ended with status ${field(status)}. What follows is not an answer:`;
+	return [label, "", ...shownBody(reply.envelope.body, reply.path)].join("\n");
+}

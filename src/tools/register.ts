@@ -1,0 +1,28 @@
+import type { ExtensionAPI, ExtensionContext, SessionEntry } from "@earendil-works/pi-coding-agent";
+import { askTool } from "./ask.ts";
+import { listTool } from "./list.ts";
+import { replyTool } from "./reply.ts";
+import { sendTool } from "./send.ts";
+import type { CurrentSession } from "./tool.ts";
+
+/** The names of the model's tools, which copies of this package share (PSM-073). */
+export const toolNames = ["session_mail_list", "session_mail_ask", "session_mail_reply", "session_mail_send"];
+
+/** Registers the model's tools. One that the user had switched off in this session stays off (design D25). */
+export function registerTools(pi: ExtensionAPI, ctx: ExtensionContext, current: CurrentSession): void {
+	const off = switchedOff(ctx.sessionManager.getBranch());
+	for (const tool of [listTool(current), askTool(current), replyTool(current), sendTool(current)]) {
+		pi.registerTool(off.has(tool.name) ? { ...tool, defaultActive: false } : tool);
+	}
+}
+
+/** The tools about which the branch says last that they were removed. */
+function switchedOff(branch: readonly SessionEntry[]): ReadonlySet<string> {
+	const off = new Set<string>();
+	for (const entry of branch) {
+		if (entry.type !== "message" || entry.message.role !== "system") continue;
+		for (const { name } of entry.message.toolsRemoved ?? []) off.add(name);
+		for (const { name } of entry.message.toolsAdded ?? []) off.delete(name);
+	}
+	return off;
+}

@@ -1,0 +1,46 @@
+import { displayName } from "../mail/resolve.ts";
+import {
+	type CurrentSession,
+	mailboxIsOff,
+	refusal,
+	renderCallLine,
+	result,
+	type Tool,
+	textOf,
+	textParameters,
+} from "./tool.ts";
+
+/** `session_mail_send`: a message that expects no answer (PSM-081, PSM-082). */
+export function sendTool(current: CurrentSession): Tool {
+	return {
+		name: "session_mail_send",
+		label: "Mail: send",
+		description:
+			"Sends a message to another Pi session and goes on without waiting. It expects no answer; use session_mail_ask when you need one. To a closed session, give its full id: the message waits until it starts again.",
+		promptSnippet: "Send a message to another Pi session without waiting for an answer",
+		parameters: textParameters({
+			to: "Name or id of the session, as session_mail_list shows it",
+			message: "The text; the other session knows nothing of this conversation",
+		}),
+		renderCall: renderCallLine("mail", "to", "message"),
+		async execute(_id, params) {
+			const session = current();
+			if (session === undefined) return mailboxIsOff;
+			const { hops } = session;
+			const refused = session.outbox.hopRefusal(hops);
+			if (refused !== undefined) return refusal(refused.code, refused.message);
+			const sent = session.outbox.send({
+				to: textOf(params, "to"),
+				kind: "message",
+				body: textOf(params, "message"),
+				hops,
+			});
+			session.refresh();
+			if (!sent.ok) return refusal(sent.code, sent.message);
+			const { id, to } = sent.envelope;
+			const { recipient, notes } = sent;
+			const whom = recipient === undefined ? to : `${displayName(recipient, [])} (${to})`;
+			return result([`Sent ${id} to ${whom}.`, ...notes].join(" "), { id, to, running: recipient !== undefined });
+		},
+	};
+}

@@ -1,0 +1,51 @@
+import type { AgentToolResult, ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import type { MailSession } from "../session/session.ts";
+import { drawLines } from "../view/lines.ts";
+
+/** A tool for the model, as Pi registers it. */
+export type Tool = Parameters<ExtensionAPI["registerTool"]>[0];
+
+/** The session that has the mailbox now; undefined before its start, after its end, and when the mailbox is off. */
+export type CurrentSession = () => MailSession | undefined;
+
+/** JSON Schema of a tool's parameters: texts, all of them needed. Pi validates a call against it. */
+export function textParameters(descriptions: Readonly<Record<string, string>>): Tool["parameters"] {
+	const properties = Object.entries(descriptions).map(([name, description]) => [name, { type: "string", description }]);
+	return {
+		type: "object",
+		properties: Object.fromEntries(properties),
+		required: Object.keys(descriptions),
+		additionalProperties: false,
+	};
+}
+
+/** A parameter that Pi has validated as a text. */
+export function textOf(params: unknown, name: string): string {
+	const value: unknown = typeof params === "object" && params !== null ? Reflect.get(params, name) : undefined;
+	return typeof value === "string" ? value : "";
+}
+
+/** The result of a call that did what was asked. */
+export function result<T>(text: string, details: T): AgentToolResult<T> {
+	return { content: [{ type: "text", text }], details };
+}
+
+/** The result of a call that was refused: the model sees an error, programs its code. */
+export function refusal(code: string, message: string): AgentToolResult<{ error: { code: string; message: string } }> {
+	return { ...result(message, { error: { code, message } }), isError: true };
+}
+
+/** The refusal of every tool of a session without a mailbox. */
+export const mailboxIsOff = refusal("mailbox_off", "Nothing was done: this session has no mailbox.");
+
+/** The first line of a call in the terminal, such as `mail → reviewer  please check the parser`. */
+export function renderCallLine(verb: string, target: string, text: string): NonNullable<Tool["renderCall"]> {
+	return (args, theme, { expanded }) => {
+		const to = textOf(args, target);
+		const title = theme.fg("toolTitle", theme.bold(to === "" ? verb : `${verb} → `)) + theme.fg("accent", to);
+		const body = textOf(args, text).trim();
+		if (body === "") return drawLines([title]);
+		const lines = body.split("\n").map((line) => theme.fg("toolOutput", line));
+		return expanded ? drawLines([title, ...lines]) : drawLines([`${title}  ${lines[0]}`], { maxRows: 1 });
+	};
+}

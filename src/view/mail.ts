@@ -1,0 +1,33 @@
+import type { MessageRenderer } from "@earendil-works/pi-coding-agent";
+import { field } from "../mail/text.ts";
+import { type MailDetails, mailDetails } from "../session/ledger.ts";
+import { drawLines } from "./lines.ts";
+
+/**
+ * How a person sees a mail in the transcript: who, what kind, and its first line; expanded, the whole text that the model
+ * was given, whose label says the rest. Mail of a version that this one cannot read is left to Pi.
+ */
+export const renderMail: MessageRenderer = (message, { expanded, outputPad, keyHint }, theme) => {
+	const mail = mailDetails(message.details);
+	if (mail === undefined || typeof message.content !== "string") return undefined;
+	const title = `${theme.fg("customMessageLabel", theme.bold(`✉ ${titleOf(mail)}`))}`;
+	if (expanded) {
+		const lines = message.content.split("\n").map((line) => theme.fg("customMessageText", line));
+		return drawLines([title, ...lines], { indent: outputPad });
+	}
+	const hint = theme.fg("dim", `(${keyHint("app.tools.expand", "to expand")})`);
+	const summary = theme.fg("customMessageText", mail.firstLine);
+	return drawLines([title, `${summary} ${hint}`], { indent: outputPad });
+};
+
+const titles: Record<MailDetails["kind"], string> = {
+	request: "Request from",
+	ask: "Ask from",
+	message: "Message from",
+	reply: "Reply from",
+};
+
+function titleOf({ kind, sender, status }: MailDetails): string {
+	const outcome = kind === "reply" && status !== "done" ? ` (${field(status, 40)})` : "";
+	return `${titles[kind]} ${sender}${outcome}`;
+}
