@@ -38,6 +38,7 @@ test("D4 the published package, installed as a user would, carries mail, and is 
 		"SECURITY.md",
 		"dist/core.mjs",
 		"package.json",
+		"session-mail.schema.json",
 		"src/extension.js",
 	]);
 	expect(readdirSync(join(folder, "..")).filter((name) => !name.startsWith("."))).toEqual(["pi-session-mail"]);
