@@ -1,6 +1,6 @@
 import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
 import { shortAddress } from "../mail/address.ts";
-import { displayName } from "../mail/resolve.ts";
+import { displayName, resolve } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
@@ -11,7 +11,7 @@ const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a sess
 export function registerMailboxCommand(pi: ExtensionAPI, current: () => MailSession | undefined): void {
 	pi.registerCommand("mailbox", {
 		description: "Show this session's address, or send a request: /mailbox <to> <text>",
-		getArgumentCompletions: (typed) => completions(typed, othersOf(current())),
+		getArgumentCompletions: (typed) => completions(typed, current()),
 		async handler(argument, ctx) {
 			const session = current();
 			const typed = argument.trim();
@@ -55,28 +55,46 @@ function addressed(to: string | undefined, text: string | undefined): Addressed 
 }
 
 /** The running sessions that a recipient could be completed to; nothing once a text has begun. */
-function completions(typed: string, sessions: readonly RunningSession[]) {
+function completions(typed: string, session: MailSession | undefined) {
+	const running = session?.running.list() ?? [];
+	const self = session?.mailbox.address ?? "";
+	const names = running.flatMap(({ name }) => name ?? []);
 	const start = typed.replace(/^["']/, "").toLowerCase();
-	const addresses = sessions.map((session) => session.address);
-	const items = sessions.flatMap((session) => {
-		const name = displayName(session, addresses);
-		if (!name.toLowerCase().startsWith(start) && !session.address.startsWith(start)) return [];
-		const exact = session.name ?? name;
-		const value = `${/["\p{Cc}]/u.test(exact) ? session.address : /\s/.test(exact) ? `"${exact}"` : exact} `;
-		const description = `${session.state} · ${pathField(session.cwd)}`;
-		return [{ value, label: name, description }];
+	const items = running.flatMap((other) => {
+		const label = displayName(other, addressesOf(running));
+		const fits = label.toLowerCase().startsWith(start) || other.address.startsWith(start);
+		if (!fits || other.address === self) return [];
+		const description = `${other.state} · ${pathField(other.cwd)}`;
+		return [{ value: `${spelling(other, running, self, names)} `, label, description }];
 	});
 	return items.length > 0 ? items : null;
 }
 
-function othersOf(session: MailSession | undefined): RunningSession[] {
-	return session?.running.list().filter(({ address }) => address !== session.mailbox.address) ?? [];
+/** What to type for a session: the first of its names that reaches it and nobody else. */
+function spelling(
+	other: RunningSession,
+	running: readonly RunningSession[],
+	self: string,
+	names: readonly string[],
+): string {
+	const name = other.name ?? displayName(other, addressesOf(running));
+	const reaches = (to: string) => {
+		const parsed = parseArgument(`${to} text`, names);
+		if (parsed?.text !== "text") return false;
+		const resolved = resolve(parsed.to, { running, self, hasMailbox: () => false });
+		return resolved.ok && resolved.address === other.address;
+	};
+	const candidates = [...(/\s/.test(name) ? [] : [name]), `"${name}"`];
+	return candidates.find(reaches) ?? other.address;
+}
+
+function addressesOf(sessions: readonly RunningSession[]): string[] {
+	return sessions.map(({ address }) => address);
 }
 
 function showAddress(session: MailSession, ctx: ExtensionCommandContext, name: string | undefined): void {
 	const { mailbox, running } = session;
-	const others = running.list().map(({ address }) => address);
-	const short = shortAddress(mailbox.address, others);
+	const short = shortAddress(mailbox.address, addressesOf(running.list()));
 	const named = name === undefined ? `none; other sessions see ${short} (set one with /name)` : field(name);
 	ctx.ui.notify(`Mailbox address: ${mailbox.address}\nName: ${named}`, "info");
 }

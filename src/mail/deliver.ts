@@ -89,7 +89,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 		const changed = makeBoxes(disk, boxes);
 		if (durable) synced = succeeds(() => syncFolders(disk, changed));
 		if (keepsCopy && isFull(disk, boxes.new)) {
-			return refuse("mailbox_full", `${to} already has ${maxUnread} unread mails`);
+			return refuse("mailbox_full", `${to} already has ${maxUnread} unread mails; try again when it has read some`);
 		}
 	} catch (error) {
 		return error instanceof UnfitError

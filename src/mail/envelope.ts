@@ -38,8 +38,8 @@ export const maxBodyBytes = 1024 * 1024;
 export const maxEnvelopeBytes = 4 * 1024 * 1024;
 
 /** Whether a mail is answered: requests and asks are. */
-export function awaitsAnswer(envelope: Envelope): boolean {
-	return envelope.kind === "request" || envelope.kind === "ask";
+export function awaitsAnswer<M extends { kind: MailKind }>(mail: M): mail is M & { kind: "request" | "ask" } {
+	return mail.kind === "request" || mail.kind === "ask";
 }
 
 /** What a reader made of an envelope file. The reason is one short line, such as `invalid hops -1`. */

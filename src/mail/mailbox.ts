@@ -25,7 +25,9 @@ export type Claim =
 	/** Not a mail at all (a folder, a FIFO, a symlink): it stays where it is. */
 	| { result: "left"; path: string; reason: string }
 	/** Claimed but unreadable: it stays in `cur/` with its reason beside it, and is never tried again (design D12). */
-	| { result: "dead"; path: string; reason: string };
+	| { result: "dead"; path: string; reason: string }
+	/** The machine failed, for example with too many open files: worth another try. */
+	| { result: "failed"; path: string; reason: string };
 
 /** A copy of a mail that this address sent. */
 export interface SentCopy {
@@ -50,13 +52,13 @@ export interface Mailbox {
 	isKnown(address: string): boolean;
 	/** Names of the mail that waits in `new/`, oldest first. */
 	waiting(): string[];
-	/** Reads a waiting mail without claiming it; undefined when it is gone or cannot be read. */
+	/** Reads a waiting mail without claiming it; undefined when it is gone or is no mail. Throws the errors of the machine. */
 	peek(name: string): Envelope | undefined;
-	/** Moves a waiting mail to `cur/` and marks it open. */
+	/** Moves a waiting mail to `cur/` and marks it open. Throws the errors of the machine; the mail then stays where it is. */
 	claim(name: string): Claim;
 	/** Takes the open mark away: the conversation holds the mail, on disk. */
 	close(name: string): void;
-	/** Mail that an earlier process claimed and never closed, in no order. */
+	/** Mail that an earlier process claimed and never closed, in no order. Undefined is a place to pause. */
 	leftOpen(): Generator<Claim | undefined>;
 	/** Notes that an open mail is handed over once more after a process ended with it. */
 	countTry(mail: OpenMail): void;
@@ -70,7 +72,7 @@ export interface Mailbox {
 	answered(ids: readonly string[]): void;
 	/**
 	 * Mends what a crash left in `sent/`, and counts the copies that `state.json` does not know. Yields a warning for each
-	 * mail that turns out not to have been sent.
+	 * mail that turns out not to have been sent; undefined is a place to pause.
 	 */
 	recount(): Generator<string | undefined>;
 	/** Writes `state.json` when something in it changed. */
@@ -135,7 +137,11 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			return { result: "claimed", mail: { name, path, envelope: parsed.envelope, tries: triesOf(name) } };
 		}
 		const reason = parsed.ok ? "it is addressed to another session" : parsed.reason;
-		bury(name, reason);
+		try {
+			bury(name, reason);
+		} catch {
+			// Its mark stays: the next start buries it.
+		}
 		return { result: "dead", path, reason };
 	}
 
@@ -190,7 +196,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 				copy = name.slice(0, -".part".length);
 				if (!isDelivered(copy)) {
 					disk.remove(join(boxes.sent, name));
-					yield `the mail ${copy} was not sent: the session ended while it was sending it`;
+					yield `a mail was not sent, since the session ended while it was being written (${copy}); send it again`;
 					continue;
 				}
 				disk.rename(join(boxes.sent, name), join(boxes.sent, copy));
@@ -251,25 +257,30 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 				yield undefined;
 				if (!name.endsWith(".json.open")) continue;
 				const mail = name.slice(0, -".open".length);
-				if (disk.entry(join(boxes.cur, mail)) === "file") yield claimed(mail, read(join(boxes.cur, mail)));
-				// A claim that ended before its rename: the mail still waits in new/, or was taken back.
-				else disk.remove(markOf(mail));
+				const path = join(boxes.cur, mail);
+				try {
+					if (disk.entry(path) === "file") yield claimed(mail, read(path));
+					// A claim that ended before its rename: the mail still waits in new/, or was taken back.
+					else disk.remove(markOf(mail));
+				} catch (error) {
+					yield { result: "failed", path, reason: errorMessage(error) };
+				}
 			}
 		},
 		countTry(mail) {
+			disk.replace(markOf(mail.name), String(mail.tries + 1));
 			mail.tries++;
-			disk.replace(markOf(mail.name), String(mail.tries));
 		},
 		bury,
 		sentCopies(ids) {
 			const wanted = ids.filter(isUuid);
 			const copies = new Map<string, SentCopy>();
 			for (const id of wanted) keep(copies, state.awaiting().get(id), id);
-			const missing = wanted.filter((id) => !copies.has(id));
+			const missing = new Set(wanted.filter((id) => !copies.has(id)));
 			// What is not waited for any more has to be looked for, all of it at once.
-			for (const name of missing.length > 0 ? disk.list(boxes.sent) : []) {
-				const id = missing.find((wantedId) => name.endsWith(`${wantedId}.json`));
-				if (id !== undefined && !copies.has(id)) keep(copies, name, id);
+			for (const name of missing.size > 0 ? disk.list(boxes.sent) : []) {
+				const id = name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
+				if (missing.has(id) && !copies.has(id)) keep(copies, name, id);
 			}
 			return wanted.flatMap((id) => copies.get(id) ?? []);
 		},

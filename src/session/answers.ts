@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { SessionEntry } from "@earendil-works/pi-coding-agent";
+import { awaitsAnswer } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
 import { field } from "../mail/text.ts";
-import { keyOf, type Ledger, type Note } from "./ledger.ts";
+import { type HeldBy, keyOf, type Ledger, type Note } from "./ledger.ts";
 import { type Owed, type ReplyDraft, type Settling, settle } from "./obligations.ts";
 import { lastFinished, outcomeOfRun } from "./run.ts";
 
@@ -15,15 +16,17 @@ export interface Answers {
 	/** Settles the run that began after the entry `runStart`. `takeUnread` is asked for unread mail when the user stopped it. */
 	settleRun(run: { runStart: string | null; aborted: boolean; hops: number; takeUnread: () => OpenMail[] }): void;
 	/** Answers what was worked on when the session ended; fails the asks and holds the requests that were not (design D18). */
-	settleRestart(isRestart: boolean): void;
-	/** Fails a mail that is set aside. */
-	giveUp(mail: OpenMail, reason: string): void;
+	settleRestart(): void;
+	/** Fails a request or ask that is set aside unread. */
+	failUnread(mail: OpenMail, reason: string): void;
 	/** Fails everything that is owed, at the end of a session that is not saved (design D18). */
 	settleEnd(): void;
 	/** Answers one open ask now, in the middle of a run (PSM-079, PSM-080). */
 	answerAsk(id: string, text: string, hops: number): AskAnswered | AskAnswerRefusal;
 	/** Writes what was noted and not written, because of a crash or of the disk. */
 	retry(): void;
+	/** Whether something is noted and not written. */
+	readonly hasOpen: boolean;
 }
 
 export interface AskAnswered {
@@ -56,38 +59,47 @@ const maxAnswerCharacters = 256 * 1024;
 
 export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersParts): Answers {
 	const { address } = mailbox;
-	/** Requests that a restart came between. That a stop did is in the ledger. */
-	const restarted = new Set<string>();
 
-	/** What is owed, and where its entry stands on the branch; -1 when it stands elsewhere. */
+	/** What is owed; worked on is what stands on the branch before the entry at `lastAnswer`. */
 	function owed(lastAnswer: number): Owed[] {
 		const positions = new Map(branch().map((entry, index) => [entry.id, index]));
-		return ledger.unanswered().flatMap((mail): Owed[] => {
-			const { id, from, kind, isHeld } = mail;
-			if (kind !== "request" && kind !== "ask") return [];
-			const position = positions.get(mail.entryId);
-			const isWorkedOn = position !== undefined && position < lastAnswer;
-			const isRestarted = !isHeld && restarted.has(keyOf(mail));
-			const state = isWorkedOn ? "worked-on" : "read";
-			return [{ id, from, kind, held: isHeld || isRestarted, restarted: isRestarted, state }];
+		return ledger.unanswered().map(({ id, from, kind, heldBy, entryId }) => {
+			const position = positions.get(entryId);
+			const state = position !== undefined && position < lastAnswer ? "worked-on" : "read";
+			return { id, from, kind, held: heldBy !== undefined, restarted: heldBy === "restart", state };
 		});
 	}
 
 	/** Notes replies, and what is held from now on, and writes the replies. */
-	function plan(drafts: readonly ReplyDraft[], held: string[], hops: number): void {
+	function plan(
+		drafts: readonly ReplyDraft[],
+		hops: number,
+		held: readonly Owed[] = [],
+		because: HeldBy = "stop",
+	): void {
 		const replies = drafts.map((reply) => ({ id: randomUUID(), hops, ...reply, body: cut(reply.body) }));
-		if (replies.length > 0 || held.length > 0) note({ address, type: "settling", replies, held });
+		if (replies.length > 0 || held.length > 0) {
+			note({ address, type: "settling", replies, held: held.map(keyOf), because });
+		}
 		retry();
 	}
 
 	function give(settling: Settling, hops: number): void {
-		const decided = settle(settling);
-		const before = new Set(settling.owed.filter((item) => item.held).map(keyOf));
-		const held = decided.owed.filter((item) => item.held).map(keyOf);
+		const { replies, owed: kept } = settle(settling);
+		const held = kept.filter((item) => item.held && item.restarted !== true);
 		plan(
-			decided.replies,
-			held.filter((key) => !before.has(key)),
+			replies,
 			hops,
+			held.filter((item) => ledger.find(item.id).every(({ from, heldBy }) => from !== item.from || heldBy !== "stop")),
+		);
+	}
+
+	/** Answers these failed, for a reason that is none of a run. */
+	function fail(items: readonly Owed[], why: string): void {
+		const body = `(${why} Send it again if it is still wanted.)`;
+		plan(
+			items.map(({ from, id }) => ({ to: from, inReplyTo: [id], status: "failed", body })),
+			0,
 		);
 	}
 
@@ -95,9 +107,12 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		const finished: string[] = [];
 		for (const reply of ledger.openReplies()) {
 			const outcome = mailbox.deliver({ ...reply, kind: "reply" });
-			if (!outcome.ok) warn(`could not reply to ${reply.to}: ${outcome.message}`);
 			// Only the disk's errors pass; what can never be delivered is not tried again (design D27).
-			if (outcome.ok || outcome.code !== "io") finished.push(reply.id);
+			const isFinished = outcome.ok || outcome.code !== "io";
+			if (isFinished) finished.push(reply.id);
+			if (outcome.ok) continue;
+			const next = isFinished ? "it is not tried again, and stays in this session only" : "it will be tried again";
+			warn(`could not reply to ${reply.to}: ${outcome.message} The answer is kept: ${next}.`);
 		}
 		if (finished.length > 0) note({ address, type: "settled", replies: finished });
 	}
@@ -110,33 +125,28 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			// The note of the settle stands for them in the ledger.
 			for (const mail of unread) mailbox.close(mail.name);
 		},
-		giveUp(mail, reason) {
-			const items = unreadItem(mail).map((item) => ({ ...item, state: "read" as const }));
-			give({ owed: items, end: "failed", answer: "", error: reason }, 0);
-		},
-		settleRestart(isRestart) {
-			const finished = isRestart ? lastFinished(branch()) : undefined;
+		failUnread: (mail, reason) => fail(unreadItem(mail), `This mail could not be handed over: ${reason}.`),
+		settleRestart() {
+			const finished = lastFinished(branch());
 			const items = owed(finished?.index ?? -1);
 			const answered = items.filter((item) => item.state === "worked-on");
-			const lost = items.filter((item) => item.state === "read" && item.kind === "ask");
-			for (const item of items) {
-				if (item.state === "read" && item.kind === "request" && !item.held) restarted.add(keyOf(item));
-			}
-			if (!isRestart) return;
+			const open = items.filter((item) => item.state === "read");
+			const held = open.filter((item) => item.kind === "request" && !item.held);
 			if (finished !== undefined) give({ owed: answered, end: "done", answer: finished.answer }, 0);
-			give({ owed: lost, end: "failed", answer: "", error: "the session was restarted" }, 0);
+			plan([], 0, held, "restart");
+			fail(
+				open.filter((item) => item.kind === "ask"),
+				"The session was restarted before it answered.",
+			);
 		},
-		settleEnd() {
-			const items = owed(-1).map((item) => ({ ...item, held: false }));
-			give({ owed: items, end: "failed", answer: "", error: "the session ended, and it was not saved" }, 0);
-		},
+		settleEnd: () => fail(owed(-1), "The session ended before it answered, and it was not saved."),
 		answerAsk(id, text, hops) {
 			if (text.trim() === "") return refuse("empty", "the answer is empty");
 			const found = ledger.find(id);
 			const asks = found.filter((mail) => mail.kind === "ask");
 			const open = asks.find((mail) => !mail.isAnswered);
 			if (open !== undefined) {
-				plan([{ to: open.from, inReplyTo: [id], status: "done", body: text.trim() }], [], hops);
+				plan([{ to: open.from, inReplyTo: [id], status: "done", body: text.trim() }], hops);
 				const isWritten = !ledger.openReplies().some((reply) => reply.inReplyTo.includes(id));
 				return { ok: true, id, to: open.from, isWritten };
 			}
@@ -150,6 +160,9 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			return refuse("not_an_ask", `${field(id)} is ${why}`);
 		},
 		retry,
+		get hasOpen() {
+			return ledger.openReplies().length > 0;
+		},
 	};
 }
 
@@ -158,8 +171,9 @@ function refuse(code: AskAnswerRefusal["code"], why: string): AskAnswerRefusal {
 }
 
 function unreadItem({ envelope }: OpenMail): Owed[] {
+	if (!awaitsAnswer(envelope)) return [];
 	const { id, from, kind } = envelope;
-	return kind === "request" || kind === "ask" ? [{ id, from, kind, held: false, state: "unread" }] : [];
+	return [{ id, from, kind, held: false, state: "unread" }];
 }
 
 function cut(answer: string): string {

@@ -19,9 +19,12 @@ export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext): Conve
 	};
 }
 
-/** All entries in a session's file, also those that another process added: this one does not see them otherwise (pi-facts 3). */
+/**
+ * All entries in a session's file, also those that another process added: this one does not see them otherwise
+ * (pi-facts 3). None while there is no file; rejects when it cannot be read.
+ */
 export async function savedEntries(sessionFile: string | undefined): Promise<unknown[]> {
-	const text = sessionFile === undefined ? "" : await readFile(sessionFile, "utf8").catch(() => "");
+	const text = sessionFile === undefined || !existsSync(sessionFile) ? "" : await readFile(sessionFile, "utf8");
 	return text.split("\n").flatMap((line) => {
 		try {
 			return [JSON.parse(line)];

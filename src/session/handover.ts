@@ -1,4 +1,5 @@
 import { errorMessage } from "../mail/disk.ts";
+import { awaitsAnswer } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail, SentCopy } from "../mail/mailbox.ts";
 import type { Inbox } from "./inbox.ts";
 import { keyOf, type Ledger, type MailDetails, type mailType } from "./ledger.ts";
@@ -47,15 +48,13 @@ export interface Handover {
 	whenBusy(): boolean;
 	/** Claims everything that waits and offers it to whoever takes mail over; the rest stays ready. */
 	claimAll(): void;
-	/** Closes the mail whose entries are there. */
-	confirm(): void;
-	/** The same, at a moment when Pi must have added what it was given: what is missing is ready again. */
+	/** At a moment when Pi must have added what it was given: closes the mail whose entries are there; the rest is ready again. */
 	conclude(): void;
-	/** Takes in mail that an earlier process left open. */
+	/** Takes in mail that was left open; with `isRestart` by a process that ended, and not by this one before a `/reload`. */
 	resume(mail: OpenMail, isRestart: boolean): void;
 	/**
-	 * After the user stopped a run (design D17): everything that arrived by now is claimed. Requests and asks among it
-	 * are taken out and returned; the rest waits, and wakes the session no more.
+	 * After the user stopped a run (design D17): everything that arrived by now is claimed. Requests and asks among it are
+	 * returned to be answered, and stay ready until the ledger has that; the rest starts no run any more.
 	 */
 	afterStop(): OpenMail[];
 	/** Mail that is claimed and not yet in the conversation. */
@@ -205,6 +204,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			takeBack();
 			if (parts.now() < notBefore) return;
 			const { messages, wakes } = take();
+			if (messages.length === 0) return;
 			for (const [index, message] of messages.entries()) {
 				conversation.add(message, wakes && index === messages.length - 1);
 			}
@@ -223,12 +223,11 @@ export function createHandover(parts: HandoverParts): Handover {
 		claimAll() {
 			admitAll(inbox.claim(Number.POSITIVE_INFINITY));
 		},
-		confirm,
 		conclude,
 		resume: (mail, isRestart) => admitAll([mail], isRestart),
 		afterStop() {
 			if (!parts.isOff()) admitAll(inbox.claim(Number.POSITIVE_INFINITY));
-			const owed = ready.filter(({ envelope }) => envelope.kind === "request" || envelope.kind === "ask");
+			const owed = ready.filter(({ envelope }) => awaitsAnswer(envelope));
 			for (const arrival of ready) if (!owed.includes(arrival)) arrival.wakes = false;
 			return owed;
 		},

@@ -30,29 +30,30 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 	let known = new Map<string, Envelope["kind"] | undefined>();
 	/** Names that are no mail and stay in `new/`. */
 	let left = new Set<string>();
-	let waiting: string[] = [];
+	let waiting = new Set<string>();
 	let stop = () => {};
 
 	/** What `new/` holds now. A folder that cannot be listed holds nothing for the moment. */
-	function scan(): readonly string[] {
+	function scan(): string[] {
 		try {
 			const names = mailbox.waiting();
 			left = new Set(names.filter((name) => left.has(name)));
-			waiting = names.filter((name) => !left.has(name));
+			waiting = new Set(names.filter((name) => !left.has(name)));
 		} catch (error) {
-			waiting = [];
+			waiting = new Set();
 			warn(`the inbox ${mailbox.newFolder} cannot be read: ${errorMessage(error)}`);
 		}
-		return waiting;
+		return [...waiting];
 	}
 
 	function claimOne(name: string): OpenMail | undefined {
 		try {
 			const claim = mailbox.claim(name);
 			if (claim.result === "left") left.add(name);
-			if (claim.result === "left") warn(`${claim.path} is not mail and is passed over: ${claim.reason}`);
+			if (claim.result === "left")
+				warn(`${claim.path} is not mail and is passed over: ${claim.reason}; move or delete it`);
 			if (claim.result === "dead") warn(`${claim.path} cannot be delivered and was set aside: ${claim.reason}`);
-			waiting = waiting.filter((other) => other !== name);
+			waiting.delete(name);
 			return claim.result === "claimed" ? claim.mail : undefined;
 		} catch (error) {
 			warn(`the mail ${name} could not be claimed and will be tried again: ${errorMessage(error)}`);
@@ -95,12 +96,14 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 			const replies: OpenMail[] = [];
 			const seen = new Map<string, Envelope["kind"] | undefined>();
 			let peeks = 0;
+			let hasLearned = false;
 			for (const name of scan()) {
 				if (!known.has(name)) {
 					if (peeks === maxPeeks) continue;
 					peeks++;
 					try {
 						known.set(name, mailbox.peek(name)?.kind);
+						hasLearned = true;
 					} catch {
 						// Tried again at the next look.
 						continue;
@@ -112,11 +115,11 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 				if (mail !== undefined) replies.push(mail);
 			}
 			known = seen;
-			return { replies, hasMore: peeks === maxPeeks };
+			return { replies, hasMore: peeks === maxPeeks && hasLearned };
 		},
 		look: scan,
 		get waitingCount() {
-			return waiting.length;
+			return waiting.size;
 		},
 		close: () => stop(),
 	};

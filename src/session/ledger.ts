@@ -1,5 +1,5 @@
 import * as z from "zod/mini";
-import { type Envelope, mailKinds } from "../mail/envelope.ts";
+import { awaitsAnswer, type Envelope, mailKinds } from "../mail/envelope.ts";
 
 /** `customType` of a mail in the conversation (PSM-046). */
 export const mailType = "mailbox";
@@ -30,8 +30,8 @@ export interface ReceivedMail {
 	kind: Envelope["kind"];
 	/** Whether a planned reply answers it. */
 	isAnswered: boolean;
-	/** Whether a stop came between it and its answer. */
-	isHeld: boolean;
+	/** What came between it and its answer. */
+	heldBy: HeldBy | undefined;
 	/** The session entry that holds it; empty when it was answered before it was read. */
 	entryId: string;
 }
@@ -46,10 +46,13 @@ export interface PlannedReply {
 	body: string;
 }
 
+/** Why a request waits for a later run: the user stopped the one that worked on it, or the session restarted in it. */
+export type HeldBy = "stop" | "restart";
+
 /** What the mailbox notes in the session. */
 export type Note =
-	/** A settle plans its replies, and says what it holds, before the first reply is written. */
-	| { address: string; type: "settling"; replies: PlannedReply[]; held: string[] }
+	/** A settle plans its replies, and says what it holds from now on and why, before the first reply is written. */
+	| { address: string; type: "settling"; replies: PlannedReply[]; held: string[]; because: HeldBy }
 	/** These replies are written, or can never be. */
 	| { address: string; type: "settled"; replies: string[] }
 	/** The user wants no mail, or wants it again. */
@@ -71,7 +74,7 @@ export interface Ledger {
 	/** What reached this session under an id. Ids are unique per sender only. */
 	find(id: string): ReceivedMail[];
 	/** The requests and asks that no planned reply answers, in order of arrival. */
-	unanswered(): ReceivedMail[];
+	unanswered(): (ReceivedMail & { kind: "request" | "ask" })[];
 	/** Replies that were planned and are not known to be written, in order. */
 	openReplies(): PlannedReply[];
 	/** Whether the user wants mail; true until the user says otherwise. */
@@ -93,6 +96,8 @@ export function createLedger(address: string): Ledger {
 	let seen = 0;
 
 	function readEntry(entry: unknown): void {
+		// Almost all entries are others': a look is cheaper than a parse that fails.
+		if (!mayBeOurs(entry)) return;
 		const parsed = z.safeParse(ourEntry, entry);
 		if (!parsed.success) return;
 		const { data } = parsed;
@@ -106,7 +111,7 @@ export function createLedger(address: string): Ledger {
 
 	function add({ id, from, kind }: { id: string; from: string; kind: Envelope["kind"] }, entryId: string): void {
 		const key = keyOf({ from, id });
-		if (!mails.has(key)) mails.set(key, { id, from, kind, isAnswered: false, isHeld: false, entryId });
+		if (!mails.has(key)) mails.set(key, { id, from, kind, isAnswered: false, heldBy: undefined, entryId });
 	}
 
 	function readNote(entryId: string, note: Note): void {
@@ -124,7 +129,7 @@ export function createLedger(address: string): Ledger {
 				for (const reply of note.replies) plan(reply);
 				for (const key of note.held) {
 					const mail = mails.get(key);
-					if (mail !== undefined) mail.isHeld = true;
+					if (mail !== undefined) mail.heldBy = note.because;
 				}
 		}
 	}
@@ -149,9 +154,7 @@ export function createLedger(address: string): Ledger {
 		has: (mail) => mails.has(keyOf(mail)),
 		find: (id) => [...mails.values()].filter((mail) => mail.id === id),
 		unanswered() {
-			return [...mails.values()].filter(
-				({ kind, isAnswered }) => !isAnswered && (kind === "request" || kind === "ask"),
-			);
+			return [...mails.values()].filter(awaitsAnswer).filter(({ isAnswered }) => !isAnswered);
 		},
 		openReplies: () => [...open.values()],
 		get isReceiving() {
@@ -200,6 +203,7 @@ const note = z.discriminatedUnion("type", [
 		type: z.literal("settling"),
 		replies: z.array(plannedReply),
 		held: z.array(z.string()),
+		because: z.enum(["stop", "restart"]),
 	}),
 	z.object({ address: z.string(), type: z.literal("settled"), replies: z.array(z.string()) }),
 	z.object({ address: z.string(), type: z.literal("receiving"), isOn: z.boolean() }),
@@ -209,6 +213,12 @@ const note = z.discriminatedUnion("type", [
 		mail: z.object({ id: z.string(), from: z.string(), kind }),
 	}),
 ]);
+
+function mayBeOurs(entry: unknown): boolean {
+	if (typeof entry !== "object" || entry === null) return false;
+	if ("customType" in entry) return entry.customType === mailType || entry.customType === noteType;
+	return "type" in entry && entry.type === "message";
+}
 
 /** Everything else in a session, and what another version wrote in a form that is not known, is passed over. */
 const ourEntry = z.discriminatedUnion("type", [

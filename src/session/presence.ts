@@ -32,7 +32,7 @@ export function createPresence(
 			return false;
 		}
 		// Without a record the others do not see this session, but its mailbox works.
-		warn(`could not write this session's running record: ${owned.message}`);
+		warn(unwritten(owned.message));
 		return true;
 	}
 
@@ -47,11 +47,15 @@ export function createPresence(
 			const written = record?.update(changed);
 			if (written === undefined || written.ok) return;
 			if (written.code === "held") record = undefined;
-			else warn(`could not write this session's running record: ${written.message}`);
+			else warn(unwritten(written.message));
 		},
 		end(keep) {
 			if (!keep) record?.release();
 			record = undefined;
 		},
 	};
+}
+
+function unwritten(reason: string): string {
+	return `could not write this session's running record: ${reason}. Others do not see it as it is; its mail still comes.`;
 }

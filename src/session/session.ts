@@ -29,7 +29,7 @@ import { createOutbox, type Outbox } from "./outbox.ts";
 import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { inSlices } from "./slices.ts";
-import { createWarnings } from "./warnings.ts";
+import { createWarnings, isStale } from "./warnings.ts";
 
 /** What a session needs of the machine. Tests pass their own. */
 export interface Machine {
@@ -71,7 +71,7 @@ export interface MailSession {
 	receive(isOn: boolean): void;
 	/** Removes the folders of closed sessions whatever their age; `done` hears how many. */
 	prune(done: (count: number) => void): void;
-	/** Shows in the footer what changed. */
+	/** Saves the counts, and shows in the footer what changed. */
 	refresh(): void;
 
 	resourcesDiscovered(): void;
@@ -88,6 +88,8 @@ export interface MailSession {
 /** Mail with which Pi ended this often is not handed over again (design D12). */
 const maxTries = 3;
 const dayMs = 24 * 60 * 60 * 1000;
+/** How long after an error of the machine something is tried again. */
+const retryMs = 30_000;
 
 /**
  * Opens the mailbox of the session that just started and begins to receive. Throws when it can have none: the mail root
@@ -162,6 +164,7 @@ export function openSession(
 	/** The last entry before the run; undefined while none runs. */
 	let runStart: { leaf: string | null } | undefined;
 	let shownStatus: string | undefined;
+	let repliesNotBefore = 0;
 
 	if (isOwner) recover(start.reason !== "reload");
 	if (canWake) inbox.watch(guarded(pump));
@@ -172,6 +175,10 @@ export function openSession(
 		isOwner = presence.isOwner();
 		if (isOwner && !wasOwner) takeOver();
 		if (isOwner && isReady) {
+			if (answers.hasOpen && now() >= repliesNotBefore) {
+				repliesNotBefore = now() + retryMs;
+				answers.retry();
+			}
 			if (!ctx.isIdle()) {
 				// In print mode replies stay where they are, unless an ask waits for one of them.
 				if ((canWake || asks.isWaiting) && handover.whenBusy()) setImmediate(guarded(pump));
@@ -190,16 +197,27 @@ export function openSession(
 	/** The process that had this session is gone. What it added is in the session's file, and not in this process. */
 	function takeOver(): void {
 		isReady = false;
-		void savedEntries(ctx.sessionManager.getSessionFile()).then((entries) => {
-			if (isClosed) return;
-			ledger.include(entries);
-			recover(true);
-		});
+		savedEntries(ctx.sessionManager.getSessionFile()).then(
+			(entries) =>
+				guarded(() => {
+					ledger.include(entries);
+					recover(true);
+				})(),
+			(error) =>
+				guarded(() => {
+					// Without what it holds, mail could enter twice: the next look takes over again.
+					isOwner = false;
+					warn(`the session's file cannot be read, so no mail is received yet: ${errorMessage(error)}`);
+				})(),
+		);
 	}
 
 	/** Takes in what earlier processes left, and afterwards prunes, in slices. */
 	function recover(isRestart: boolean): void {
 		const left: OpenMail[] = [];
+		let hasFailed = false;
+		// First, and at once: a run that settles before must not answer what was answered already.
+		if (isRestart) guarded(answers.settleRestart)();
 		const work = function* (): Generator<Claim | string | undefined> {
 			yield* mailbox.leftOpen();
 			yield* mailbox.recount();
@@ -208,25 +226,35 @@ export function openSession(
 			if (typeof found === "string") warn(found);
 			else if (found?.result === "claimed") left.push(found.mail);
 			else if (found?.result === "dead") warn(`${found.path} cannot be delivered and was set aside: ${found.reason}`);
+			else if (found?.result === "failed") {
+				hasFailed = true;
+				warn(`${found.path} cannot be read now and will be tried again: ${found.reason}`);
+			}
 		};
 		const done = () => {
 			for (const mail of left) guarded(() => resume(mail, isRestart))();
 			isReady = true;
-			guarded(() => answers.settleRestart(isRestart))();
 			guarded(answers.retry)();
 			guarded(pump)();
-			startPruning(settings.read().pruneAfterDays * dayMs, () => {});
+			if (hasFailed) retryLater(() => recover(false));
+			else startPruning(settings.read().pruneAfterDays * dayMs, () => {});
 		};
 		cancels.push(inSlices(work(), step, done, warn));
 	}
 
+	function retryLater(action: () => void): void {
+		const timer = setTimeout(guarded(action), retryMs).unref();
+		cancels.push(() => clearTimeout(timer));
+	}
+
 	function resume(mail: OpenMail, isRestart: boolean): void {
-		if (mail.tries + 1 < maxTries || ledger.has(mail.envelope)) {
+		const ends = mail.tries + (isRestart ? 1 : 0);
+		if (ends < maxTries || ledger.has(mail.envelope)) {
 			handover.resume(mail, isRestart);
 			return;
 		}
-		const reason = `Pi ended ${mail.tries + 1} times before this mail was in the conversation`;
-		answers.giveUp(mail, reason);
+		const reason = `Pi ended ${ends} times before this mail was in the conversation`;
+		answers.failUnread(mail, reason);
 		mailbox.bury(mail.name, reason);
 		warn(`${mail.path} was set aside: ${reason}`);
 	}
@@ -258,7 +286,7 @@ export function openSession(
 	}
 
 	function refresh(): void {
-		mailbox.saveState();
+		saveState();
 		if (!ctx.hasUI) return;
 		const counts = {
 			pending: isOwner ? inbox.waitingCount + handover.claimedCount + handover.unsavedCount : 0,
@@ -270,6 +298,14 @@ export function openSession(
 		const status = shown.length === 0 ? undefined : `✉ ${shown.join(" · ")}`;
 		if (status !== shownStatus) ctx.ui.setStatus("mailbox", status);
 		shownStatus = status;
+	}
+
+	function saveState(): void {
+		try {
+			mailbox.saveState();
+		} catch (error) {
+			warn(`the counts could not be saved, and are taken from the disk at the next start: ${errorMessage(error)}`);
+		}
 	}
 
 	/** For callbacks: after the end of the session they do nothing, and an error of ours does not end Pi. */
@@ -368,24 +404,14 @@ export function openSession(
 		},
 		renamed: (name) => presence.update({ name }),
 		shutDown({ reason }) {
-			guarded(() => {
-				if (shownStatus !== undefined) ctx.ui.setStatus("mailbox", undefined);
-				// Nobody will ever resume a session without a file.
-				if (isOwner && reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined) answers.settleEnd();
-				mailbox.saveState();
-			})();
+			// Nobody will ever resume a session without a file.
+			const isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
+			if (isOwner && isOver) guarded(answers.settleEnd)();
+			guarded(saveState)();
+			if (shownStatus !== undefined) ctx.ui.setStatus("mailbox", undefined);
 			end(reason === "reload");
 		},
 	};
-}
-
-/** Whether a host has ended the session without `session_shutdown`. */
-function isStale(ctx: ExtensionContext): boolean {
-	try {
-		return ctx.sessionManager === undefined;
-	} catch {
-		return true;
-	}
 }
 
 function warnIfOpenToOthers(folder: string, warn: (text: string) => void): void {

@@ -206,7 +206,7 @@ describe("/mailbox", () => {
 			for (let n = 0; n < maxUnread; n++) peer.send(other, { kind: "message" });
 			const found = onDisk();
 			expect(await type(`${other.address} please`)).toBe(
-				`Nothing was sent: ${other.address} already has 256 unread mails.`,
+				`Nothing was sent: ${other.address} already has 256 unread mails; try again when it has read some.`,
 			);
 			expect(onDisk()).toEqual(found);
 		});

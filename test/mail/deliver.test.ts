@@ -174,7 +174,7 @@ describe("nothing is written when", () => {
 		for (const name of ["x.txt", "x.json.tmp"]) root.lay(bob, "new", name, "");
 		const mailbox = root.open(alice);
 		const first = sent(mailbox);
-		const message = `Nothing was sent: ${bob} already has 256 unread mails.`;
+		const message = `Nothing was sent: ${bob} already has 256 unread mails; try again when it has read some.`;
 		for (const kind of ["request", "message", "ask"] as const) {
 			expect(mailbox.deliver(draft({ kind }))).toEqual({ ok: false, code: "mailbox_full", message });
 		}

@@ -551,7 +551,9 @@ describe("a copy that was not finished", () => {
 		root.open(bob);
 		root.lay(alice, "sent", part, text);
 		const { mailbox, warnings } = root.start(alice);
-		expect(warnings).toEqual([`the mail ${name} was not sent: the session ended while it was sending it`]);
+		expect(warnings).toEqual([
+			`a mail was not sent, since the session ended while it was being written (${name}); send it again`,
+		]);
 		expect([root.names(alice, "sent"), mailbox.awaitingCount(), root.start(alice).warnings]).toEqual([[], 0, []]);
 	});
 
@@ -616,7 +618,10 @@ describe("I-PSM-1 I-PSM-2 L2 a mail that is being claimed", () => {
 				faults.heal();
 				const where = at(faults.failed, code);
 				// What a read says of the file, and not of the machine, is a reason to set it aside.
-				const isSetAside = result === "dead" && (isDead || (faults.failed?.name === "read" && !isTemporary(code)));
+				const failed = faults.failed?.name;
+				// What could not be set aside for good keeps its mark, and is set aside at the next start.
+				const keepsMark = failed === "replace" || failed === "remove";
+				const isSetAside = result === "dead" && !keepsMark && (isDead || (failed === "read" && !isTemporary(code)));
 				const fates = result === "claimed" ? ["open"] : isSetAside ? ["set aside"] : ["waiting", "open"];
 				expect(fates, where).toContain(fate(root));
 				expect(atNextStart(root), where).toEqual(isSetAside ? [] : [isDead ? "dead" : "claimed"]);

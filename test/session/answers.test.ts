@@ -298,7 +298,7 @@ describe("design 4.8: between the first note and the last", () => {
 		before = failReplies;
 		await pi.run({ text: "All is well." });
 		expect(pi.notifications).toEqual([
-			`mailbox: could not reply to ${peer.address}: Nothing was sent: ENOSPC: made to fail.`,
+			`mailbox: could not reply to ${peer.address}: Nothing was sent: ENOSPC: made to fail. The answer is kept: it will be tried again.`,
 		]);
 		before = () => {};
 		await pi.run({ prompt: "something else", text: "Something else." });
@@ -447,7 +447,9 @@ describe("D18 after a restart", () => {
 
 	test("an ask without an answer is answered failed at once", async () => {
 		const id = await restartInRun("ask", false);
-		expect(replies()).toMatchObject([[[id], "failed", expect.stringContaining("the session was restarted")]]);
+		expect(replies()).toMatchObject([
+			[[id], "failed", expect.stringContaining("The session was restarted before it answered.")],
+		]);
 		await restart();
 		expect(replies()).toHaveLength(1);
 	});

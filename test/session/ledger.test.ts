@@ -21,7 +21,7 @@ function mail(id: string, fields: Partial<MailDetails> = {}): unknown {
 }
 
 function note(fields: object): unknown {
-	const data: Note = { address: "me", type: "settling", replies: [], held: [], ...fields };
+	const data: Note = { address: "me", type: "settling", replies: [], held: [], because: "stop", ...fields };
 	return entry("custom", { customType: "session-mail", data });
 }
 
@@ -47,7 +47,7 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 	test("requests and asks in it are owed until a reply to them is planned, messages and replies never", () => {
 		add(mail("a"), mail("b", { kind: "ask" }), mail("c", { kind: "message" }), mail("d", { kind: "reply" }));
 		expect(ledger.unanswered()).toMatchObject([
-			{ id: "a", from: "alice", kind: "request", isHeld: false },
+			{ id: "a", from: "alice", kind: "request", heldBy: undefined },
 			{ id: "b", kind: "ask" },
 		]);
 		add(note({ replies: [reply("1", "a")] }));
@@ -72,8 +72,8 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 	test("PSM-065 a request that a note holds stays owed and is held", () => {
 		add(mail("a"), mail("b"), note({ held: ["alice a", "alice gone"] }));
 		expect(ledger.unanswered()).toMatchObject([
-			{ id: "a", isHeld: true },
-			{ id: "b", isHeld: false },
+			{ id: "a", heldBy: "stop" },
+			{ id: "b", heldBy: undefined },
 		]);
 	});
 
