@@ -28,6 +28,7 @@ export default function sessionMail(pi: ExtensionAPI): void {
 	const owner: Owner = { isGone: () => isStale(pi) };
 	let session: MailSession | undefined;
 	let isRegistered = false;
+	let offBecause = "it has ended";
 
 	function start(event: SessionStartEvent, ctx: ExtensionContext): void {
 		// Pi before 1.6 fires this twice on some session changes.
@@ -41,7 +42,7 @@ export default function sessionMail(pi: ExtensionAPI): void {
 		owners.set(ctx.sessionManager, owner);
 		const current = () => session;
 		if (!isRegistered) {
-			registerMailboxCommand(pi, current);
+			registerMailboxCommand(pi, current, () => offBecause);
 			registerTools(pi, ctx, current);
 			provideHooks(pi, current);
 			pi.registerMessageRenderer(mailType, renderMail);
@@ -50,7 +51,8 @@ export default function sessionMail(pi: ExtensionAPI): void {
 		try {
 			session = openSession(pi, ctx, event, (mail, requests) => announceMail(pi, mail, requests), machine);
 		} catch (error) {
-			tell(ctx, `mailbox is off: ${errorMessage(error)}`);
+			offBecause = errorMessage(error);
+			tell(ctx, `mailbox is off: ${offBecause}`);
 		}
 	}
 

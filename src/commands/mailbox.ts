@@ -7,15 +7,20 @@ import type { MailSession } from "../session/session.ts";
 
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
 
-/** Registers `/mailbox`: this session's address, a request to another session, mail off and on, and pruning. `current` is the session that has the mailbox. */
-export function registerMailboxCommand(pi: ExtensionAPI, current: () => MailSession | undefined): void {
+/** Registers `/mailbox`: this session's address, a request to another session, mail off and on, and pruning. `current` is the session that has the mailbox; without one, `reasonOff` says why. */
+export function registerMailboxCommand(
+	pi: ExtensionAPI,
+	current: () => MailSession | undefined,
+	reasonOff: () => string,
+): void {
 	pi.registerCommand("mailbox", {
 		description: "Show this session's address, or send a request: /mailbox <to> <text>",
 		getArgumentCompletions: (typed) => completions(typed, current()),
 		async handler(argument, ctx) {
 			const session = current();
 			const typed = argument.trim();
-			if (session === undefined) ctx.ui.notify("This session has no mailbox; its warning at start says why.", "error");
+			if (session === undefined)
+				refuse(ctx, typed, `Nothing was sent: this session has no mailbox, because ${reasonOff()}.`);
 			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
 			// With a text behind it, each of these words is the name of a session.
 			else if (typed === "on" || typed === "off") switchMail(session, ctx, typed === "on");
@@ -61,14 +66,25 @@ function completions(typed: string, session: MailSession | undefined) {
 	const names = running.flatMap(({ name }) => name ?? []);
 	const start = typed.replace(/^["']/, "").toLowerCase();
 	const items = running.flatMap((other) => {
-		const label = displayName(other, addressesOf(running));
+		const isShared = running.filter(({ name }) => name !== undefined && name === other.name).length > 1;
+		const short = shortAddress(other.address, addressesOf(running));
+		const label = `${displayName(other, addressesOf(running))}${isShared ? ` (${short})` : ""}`;
 		const fits = label.toLowerCase().startsWith(start) || other.address.startsWith(start);
 		if (!fits || other.address === self) return [];
 		const description = `${other.state} · ${pathField(other.cwd)}`;
 		return [{ value: `${spelling(other, running, self, names)} `, label, description }];
 	});
+	// Not what is typed already: Enter would take it from the list instead of running the command.
+	const words = Object.entries(ownWords).filter(([word]) => word.startsWith(start) && word !== start);
+	items.push(...words.map(([word, description]) => ({ value: word, label: word, description })));
 	return items.length > 0 ? items : null;
 }
+
+const ownWords = {
+	off: "keep mail waiting",
+	on: "let mail come again",
+	prune: "remove the mailbox folders of closed sessions",
+};
 
 /** What to type for a session: the first of its names that reaches it and nobody else. */
 function spelling(
@@ -96,7 +112,7 @@ function showAddress(session: MailSession, ctx: ExtensionCommandContext, name: s
 	const { mailbox, running } = session;
 	const short = shortAddress(mailbox.address, addressesOf(running.list()));
 	const named = name === undefined ? `none; other sessions see ${short} (set one with /name)` : field(name);
-	ctx.ui.notify(`Mailbox address: ${mailbox.address}\nName: ${named}`, "info");
+	say(ctx, `Mailbox address: ${mailbox.address}\nName: ${named}`);
 }
 
 function send(session: MailSession, ctx: ExtensionCommandContext, argument: string): void {
@@ -112,25 +128,34 @@ function send(session: MailSession, ctx: ExtensionCommandContext, argument: stri
 		refuse(ctx, argument, sent.message);
 		return;
 	}
-	ctx.ui.notify([`Sent ${sent.envelope.id} to ${sent.envelope.to}`, ...sent.notes].join("\n"), "info");
+	say(ctx, [`Sent ${sent.envelope.id} to ${sent.envelope.to}`, ...sent.notes].join("\n"));
 }
 
 function switchMail(session: MailSession, ctx: ExtensionCommandContext, isOn: boolean): void {
 	session.receive(isOn);
-	ctx.ui.notify(
+	say(
+		ctx,
 		isOn
 			? "Mail is on: what waited comes now."
 			: "Mail is off: it waits until you type /mailbox on. Replies to what this session sent still come.",
-		"info",
 	);
 }
 
 function pruneFolders(session: MailSession, ctx: ExtensionCommandContext): void {
-	session.prune((count) => ctx.ui.notify(`Removed ${count} mailbox folders of closed sessions`, "info"));
+	session.prune((count) => say(ctx, `Removed ${count} mailbox folders of closed sessions`));
+}
+
+/** Tells the person something; in print mode on standard output, so that scripts see it. */
+function say(ctx: ExtensionCommandContext, text: string): void {
+	if (ctx.hasUI) ctx.ui.notify(text, "info");
+	else if (ctx.mode === "print") console.log(text);
+	// In JSON mode standard output carries Pi's events.
+	else console.error(text);
 }
 
 /** Says why nothing was sent, and gives back what was typed, so that it can be mended. */
 function refuse(ctx: ExtensionCommandContext, argument: string, message: string): void {
-	ctx.ui.notify(message, "error");
-	if (ctx.mode === "tui" && ctx.ui.getEditorText() === "") ctx.ui.setEditorText(`/mailbox ${argument}`);
+	if (ctx.hasUI) ctx.ui.notify(message, "error");
+	else console.error(message);
+	if (ctx.mode === "tui" && ctx.ui.getEditorText() === "") ctx.ui.setEditorText(`/mailbox ${argument}`.trim());
 }

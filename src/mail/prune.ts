@@ -67,6 +67,7 @@ function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
 	const { disk, root, self, running } = options;
 	const aside = asidePattern.exec(name)?.[1];
 	if (aside !== undefined) {
+		if (!isAddress(aside) || canonicalAddress(aside) !== aside) return;
 		// Left by a process that ended in the middle.
 		yield* finish(options, aside, join(root, name));
 	} else if (name.startsWith(seenOldPrefix)) {
@@ -119,9 +120,10 @@ function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean>
 
 /** Removes a folder that was moved aside, or puts it back when it holds mail or its session runs. */
 function* finish(options: PruneOptions, address: string, aside: string): Generator<PruneStep> {
-	const { disk, root, running } = options;
+	const { disk, root, self, running } = options;
 	if (disk.entry(aside) !== "folder") return;
-	if (running.find(address) !== undefined || (yield* holdsUnread(disk, aside))) {
+	// Whether it runs is asked last: to look through the folder may take long.
+	if (address === self || (yield* holdsUnread(disk, aside)) || running.find(address) !== undefined) {
 		yield* putBack(disk, aside, join(root, address));
 		return;
 	}
@@ -132,20 +134,45 @@ function* finish(options: PruneOptions, address: string, aside: string): Generat
 
 /** Moves a folder back to its name; file by file when a new one has been made there in the meantime. */
 function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneStep> {
-	if (disk.entry(folder) === undefined) {
-		disk.rename(aside, folder);
-		return;
-	}
-	for (const box of ["tmp", "new", "cur", "sent"]) {
-		const from = join(aside, box);
-		if (disk.entry(from) !== "folder") continue;
-		disk.ensureFolder(join(folder, box));
-		for (const name of disk.list(from)) {
-			yield undefined;
-			if (disk.entry(join(folder, box, name)) === undefined) disk.rename(join(from, name), join(folder, box, name));
-		}
-	}
+	if (disk.entry(folder) === undefined && isMoved(disk, aside, folder)) return;
+	// What makes it worth keeping comes last: when this ends in the middle, the next pass goes on. And a mark comes after its
+	// mail: a start would take a mark without a mail for a claim that was cut short.
+	yield* joinBox(disk, aside, folder, "tmp");
+	yield* joinBox(disk, aside, folder, "sent");
+	yield* joinBox(disk, aside, folder, "cur", (name) => !name.endsWith(".open"));
+	yield* joinBox(disk, aside, folder, "new");
+	yield* joinBox(disk, aside, folder, "cur");
 	yield* removeFolder(disk, aside);
+}
+
+/** False when somebody has made the folder at this very moment. */
+function isMoved(disk: Disk, aside: string, folder: string): boolean {
+	try {
+		disk.rename(aside, folder);
+		return true;
+	} catch (error) {
+		if (disk.entry(folder) === undefined) throw error;
+		return false;
+	}
+}
+
+function* joinBox(
+	disk: Disk,
+	aside: string,
+	folder: string,
+	box: string,
+	isMeant: (name: string) => boolean = () => true,
+): Generator<undefined> {
+	const from = join(aside, box);
+	if (disk.entry(from) !== "folder") return;
+	disk.ensureFolder(join(folder, box));
+	for (const name of disk.list(from).filter(isMeant)) {
+		yield undefined;
+		const isTaken = disk.entry(join(folder, box, name)) !== undefined;
+		// Names are a hint: another mail may have this one. Elsewhere it is the same file, or a copy.
+		if (isTaken && box !== "new") continue;
+		disk.rename(join(from, name), join(folder, box, isTaken ? `${randomUUID()}-${name}` : name));
+	}
 }
 
 function* removeFolder(disk: Disk, folder: string): Generator<PruneStep> {

@@ -50,7 +50,8 @@ export interface SettingsOptions {
 export function settingsPath(env: NodeJS.ProcessEnv = process.env): string {
 	const agentDir = env.PI_CODING_AGENT_DIR;
 	if (agentDir === undefined || agentDir === "") return join(homedir(), ".pi", "agent", fileName);
-	return join(agentDir.replace(/^~(?=$|\/)/, homedir()), fileName);
+	const expanded = agentDir.replace(/^~(?=$|\/)/, () => homedir());
+	return join(expanded, fileName);
 }
 
 export function openSettings({ disk, file, now, warn }: SettingsOptions): SettingsFile {
@@ -76,13 +77,12 @@ export function openSettings({ disk, file, now, warn }: SettingsOptions): Settin
 				json = load();
 			} catch {
 				brokenSince ??= now();
-				if (lastGood !== undefined && now() - brokenSince < savingMs) return lastGood;
+				if (lastGood !== undefined && Math.abs(now() - brokenSince) < savingMs) return lastGood;
 				warn(`${file} is not used: it is not JSON`);
 				return defaultSettings;
 			}
 			brokenSince = undefined;
-			if (json === undefined) return defaultSettings;
-			lastGood = settingsOf(json, file, warn);
+			lastGood = json === undefined ? defaultSettings : settingsOf(json, file, warn);
 			return lastGood;
 		},
 	};

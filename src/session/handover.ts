@@ -46,8 +46,13 @@ export interface Handover {
 	atTurnEnd(): { messages: MailMessage[]; wakes: boolean };
 	/** Busy: claims the replies that wait; true when there is more to look at. */
 	whenBusy(): boolean;
-	/** Claims everything that waits and offers it to whoever takes mail over; the rest stays ready. */
-	claimAll(): void;
+	/**
+	 * Claims everything that waits, or the replies while the user wants no mail, and offers it to whoever takes mail over; the
+	 * rest stays ready. False when not all of it could be claimed, or while mail that was claimed before is still being offered.
+	 */
+	claimAll(): boolean;
+	/** A run has started: mail that Pi was given to start it with counts from here on. */
+	runStarted(): void;
 	/** At a moment when Pi must have added what it was given: closes the mail whose entries are there; the rest is ready again. */
 	conclude(): void;
 	/** Takes in mail that was left open; with `isRestart` by a process that ended, and not by this one before a `/reload`. */
@@ -99,6 +104,8 @@ export function createHandover(parts: HandoverParts): Handover {
 	/** Given to Pi or to a waiting ask. */
 	const inFlight = new Map<string, Arrival>();
 	const unsaved: OpenMail[] = [];
+	/** While mail is offered to other extensions, one of them may ask for more, or start a run. */
+	let isAdmitting = false;
 	let failures = 0;
 	let notBefore = 0;
 	/**
@@ -109,6 +116,7 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	/** Takes claimed mail in. What goes wrong with one does not keep the others out. */
 	function admitAll(mails: readonly OpenMail[], wasLeftOpen = false): void {
+		isAdmitting = true;
 		for (const mail of mails) {
 			try {
 				admit(mail, wasLeftOpen);
@@ -116,6 +124,17 @@ export function createHandover(parts: HandoverParts): Handover {
 				parts.warn(`the mail ${mail.path} waits for the next start: ${errorMessage(error)}`);
 			}
 		}
+		isAdmitting = false;
+		closeSaved();
+	}
+
+	function admitWaiting(): void {
+		admitAll(parts.isOff() ? inbox.claimReplies().replies : inbox.claim(maxMails - ready.length));
+	}
+
+	function closeSaved(): void {
+		if (unsaved.length === 0 || !conversation.isSaved()) return;
+		for (const mail of unsaved.splice(0)) mailbox.close(mail.name);
 	}
 
 	function admit(mail: OpenMail, wasLeftOpen: boolean): void {
@@ -134,14 +153,14 @@ export function createHandover(parts: HandoverParts): Handover {
 		const wakes = envelope.kind !== "reply" || (isLate && envelope.status === "done");
 		const arrival = { ...mail, requests, isLate, wakes, wasLeftOpen };
 		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
-		else if (parts.isTakenOver(arrival)) unsaved.push(mail);
-		else ready.push(arrival);
+		else if (!parts.isTakenOver(arrival)) ready.push(arrival);
+		// One that could not be noted stays open, and is announced once more at the next start.
+		else if (ledger.has(envelope)) unsaved.push(mail);
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
 		const isOff = parts.isOff();
-		admitAll(isOff ? inbox.claimReplies().replies : inbox.claim(maxMails - ready.length));
 		// Answered at a stop, or brought by another process of this session.
 		for (const arrival of ready) if (ledger.has(arrival.envelope)) mailbox.close(arrival.name);
 		ready = ready.filter(({ envelope }) => !ledger.has(envelope)).sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -154,6 +173,8 @@ export function createHandover(parts: HandoverParts): Handover {
 			if (messages.length > 0 && bytes > maxTextBytes) break;
 			if (arrival.wasLeftOpen) mailbox.countTry(arrival);
 			arrival.wasLeftOpen = false;
+			// The late answer to an ask is as quiet as any other when the user wants no mail.
+			if (isOff) arrival.wakes = false;
 			messages.push(message);
 			taken.push(arrival);
 		}
@@ -172,8 +193,14 @@ export function createHandover(parts: HandoverParts): Handover {
 			failures = 0;
 			notBefore = 0;
 		}
-		if (unsaved.length === 0 || !conversation.isSaved()) return;
-		for (const mail of unsaved.splice(0)) mailbox.close(mail.name);
+		closeSaved();
+	}
+
+	function whenBusy(): boolean {
+		if (isAdmitting) return false;
+		const { replies, hasMore } = inbox.claimReplies();
+		admitAll(replies);
+		return hasMore;
 	}
 
 	function isDeferred(): boolean {
@@ -196,6 +223,7 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	return {
 		whenIdle() {
+			if (isAdmitting) return;
 			confirm();
 			if (!conversation.isIdle()) return;
 			if (deferredAt !== undefined && parts.now() > deferredAt + maxDeferredMs) deferredAt = undefined;
@@ -203,6 +231,9 @@ export function createHandover(parts: HandoverParts): Handover {
 			// Pi said that it started a run, and is idle without one: the run could not start.
 			takeBack();
 			if (parts.now() < notBefore) return;
+			admitWaiting();
+			// Whoever took a mail over may have started a run.
+			if (!conversation.isIdle()) return;
 			const { messages, wakes } = take();
 			if (messages.length === 0) return;
 			for (const [index, message] of messages.entries()) {
@@ -213,15 +244,21 @@ export function createHandover(parts: HandoverParts): Handover {
 		},
 		atTurnEnd() {
 			confirm();
+			admitWaiting();
 			return take();
 		},
-		whenBusy() {
-			const { replies, hasMore } = inbox.claimReplies();
-			admitAll(replies);
-			return hasMore;
-		},
+		whenBusy,
 		claimAll() {
+			if (isAdmitting) return false;
+			if (parts.isOff()) {
+				while (whenBusy());
+				return inbox.isReadable;
+			}
 			admitAll(inbox.claim(Number.POSITIVE_INFINITY));
+			return inbox.isReadable && inbox.waitingCount === 0;
+		},
+		runStarted() {
+			for (const { wakes, envelope } of inFlight.values()) if (wakes) parts.onWake(envelope.hops);
 		},
 		conclude,
 		resume: (mail, isRestart) => admitAll([mail], isRestart),

@@ -18,6 +18,8 @@ export interface Inbox {
 	look(): void;
 	/** How many mails waited in `new/` when it was last scanned and were not claimed since. */
 	readonly waitingCount: number;
+	/** Whether `new/` could be listed when it was last scanned. */
+	readonly isReadable: boolean;
 	close(): void;
 }
 
@@ -31,6 +33,7 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 	/** Names that are no mail and stay in `new/`. */
 	let left = new Set<string>();
 	let waiting = new Set<string>();
+	let isReadable = true;
 	let stop = () => {};
 
 	/** What `new/` holds now. A folder that cannot be listed holds nothing for the moment. */
@@ -39,8 +42,10 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 			const names = mailbox.waiting();
 			left = new Set(names.filter((name) => left.has(name)));
 			waiting = new Set(names.filter((name) => !left.has(name)));
+			isReadable = true;
 		} catch (error) {
 			waiting = new Set();
+			isReadable = false;
 			warn(`the inbox ${mailbox.newFolder} cannot be read: ${errorMessage(error)}`);
 		}
 		return [...waiting];
@@ -120,6 +125,9 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 		look: scan,
 		get waitingCount() {
 			return waiting.size;
+		},
+		get isReadable() {
+			return isReadable;
 		},
 		close: () => stop(),
 	};

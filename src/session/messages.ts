@@ -27,7 +27,7 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 			inReplyTo: envelope.in_reply_to,
 			file: name,
 			sender: senderName(envelope, running.find(envelope.from)?.name),
-			firstLine: field(envelope.body.trim().split("\n", 1)[0] ?? "", maxFirstLine),
+			firstLine: field(firstLine(envelope.body), maxFirstLine),
 		};
 	}
 
@@ -47,4 +47,10 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 		},
 		detailsOf,
 	};
+}
+
+/** The first line that says something: a remark in brackets, such as that the user took over, is none when more follows. */
+function firstLine(body: string): string {
+	const lines = body.split("\n").filter((line) => line.trim() !== "");
+	return lines.find((line) => !/^\(.*\)$/.test(line.trim())) ?? lines[0] ?? "";
 }

@@ -1,4 +1,5 @@
 import type { Delivered, Refusal } from "../mail/deliver.ts";
+import { errorMessage } from "../mail/disk.ts";
 import type { MailKind } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { type ResolveCode, resolve } from "../mail/resolve.ts";
@@ -46,12 +47,19 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 	return {
 		resolve: resolved,
 		send({ to, kind, body, hops }) {
-			const found = resolved(to);
-			if (!found.ok) return found;
-			const wasKnown = mailbox.isKnown(found.address);
-			const outcome = mailbox.deliver({ to: found.address, kind, body: body.trim(), hops });
+			let wasKnown: boolean;
+			let address: string;
+			try {
+				const found = resolved(to);
+				if (!found.ok) return found;
+				address = found.address;
+				wasKnown = mailbox.isKnown(address);
+			} catch (error) {
+				return { ok: false, code: "io", message: `Nothing was sent: ${errorMessage(error)}.` };
+			}
+			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops });
 			if (!outcome.ok) return outcome;
-			const recipient = running.find(found.address);
+			const recipient = running.find(address);
 			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, isDurable() && !outcome.durable) };
 		},
 		hopRefusal(hops) {
@@ -60,7 +68,7 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 			return {
 				ok: false,
 				code: "hop_limit",
-				message: `Nothing was sent: sessions have woken each other ${hops} times in a row, and the limit is ${limit}. A person who types in either session starts the count again.`,
+				message: `Nothing was sent: sessions have woken each other ${hops} ${hops === 1 ? "time" : "times"} in a row, and the limit is ${limit}. A person who types in either session starts the count again.`,
 			};
 		},
 	};

@@ -9,6 +9,7 @@ import type {
 	TurnEndEventResult,
 } from "@earendil-works/pi-coding-agent";
 import { canonicalAddress, isAddress } from "../mail/address.ts";
+import { boxesOf, makeBoxes } from "../mail/boxes.ts";
 import type { Delivered, Refusal } from "../mail/deliver.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
 import { type Claim, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
@@ -61,7 +62,10 @@ export interface MailSession {
 	request(to: string, body: string): Delivered | Refusal;
 	/** Answers one open ask now. */
 	answerAsk(id: string, text: string): ReturnType<Answers["answerAsk"]>;
-	/** Claims and announces all mail that waits; false when this process does not receive the session's mail. */
+	/**
+	 * Claims and announces all mail that waits; false when not all of it could be, or this process does not receive the
+	 * session's mail, or not yet.
+	 */
 	scan(): boolean;
 	/** What to keep beside the result of an ask that this mail answered. */
 	detailsOf(mail: OpenMail): MailDetails;
@@ -156,6 +160,8 @@ export function openSession(
 	/** In print and JSON mode a run that mail starts would make the prompt fail (design D20). */
 	const canWake = ctx.mode === "tui" || ctx.mode === "rpc";
 	let isOwner = presence.isOwner();
+	// Until its record stood, another session could prune its folder as that of a closed one.
+	makeBoxes(disk, boxesOf(root, address));
 	/** Whether what earlier processes left is taken in: until then nothing is handed over, to keep the order. */
 	let isReady = false;
 	let isClosed = false;
@@ -201,6 +207,7 @@ export function openSession(
 			(entries) =>
 				guarded(() => {
 					ledger.include(entries);
+					presence.update({ receiving: ledger.isReceiving ? undefined : false });
 					recover(true);
 				})(),
 			(error) =>
@@ -259,9 +266,13 @@ export function openSession(
 		warn(`${mail.path} was set aside: ${reason}`);
 	}
 
-	function startPruning(olderThanMs: number | undefined, done: (count: number) => void): void {
+	function startPruning(
+		olderThanMs: number | undefined,
+		done: (count: number) => void,
+		whileAlone = machine.whileAlone,
+	): void {
 		const options = { disk, root, self: address, running, now, olderThanMs };
-		cancels.push(pruneInSlices(options, machine.whileAlone, warn, done));
+		cancels.push(pruneInSlices(options, whileAlone, warn, done));
 	}
 
 	function isTakenOver(arrival: Arrival): boolean {
@@ -289,7 +300,7 @@ export function openSession(
 		saveState();
 		if (!ctx.hasUI) return;
 		const counts = {
-			pending: isOwner ? inbox.waitingCount + handover.claimedCount + handover.unsavedCount : 0,
+			pending: isOwner ? inbox.waitingCount + handover.claimedCount : 0,
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
 		};
@@ -348,11 +359,10 @@ export function openSession(
 		},
 		answerAsk: (ask, text) => answers.answerAsk(ask, text, hops.count),
 		scan() {
-			if (!isOwner) return false;
-			if (ledger.isReceiving) handover.claimAll();
-			else handover.whenBusy();
-			pump();
-			return true;
+			if (!isOwner || !isReady) return false;
+			const isComplete = handover.claimAll();
+			guarded(pump)();
+			return isComplete;
 		},
 		detailsOf: messages.detailsOf,
 		noteTaken,
@@ -361,7 +371,8 @@ export function openSession(
 			presence.update({ receiving: isOn ? undefined : false });
 			pump();
 		},
-		prune: (done) => startPruning(undefined, done),
+		// Also while another process prunes: a person wants to hear what became of it.
+		prune: (done) => startPruning(undefined, done, (_root, work) => work(() => {})),
 		refresh,
 
 		resourcesDiscovered: () => gate.resourcesLoaded(),
@@ -374,6 +385,7 @@ export function openSession(
 			if (runStart !== undefined) return;
 			runStart = { leaf: ctx.sessionManager.getLeafId() };
 			presence.update({ state: "busy" });
+			handover.runStarted();
 		},
 		context() {
 			handover.conclude();

@@ -15,14 +15,17 @@ export function inSlices<T>(
 	warn: (text: string) => void,
 ): () => void {
 	let next: NodeJS.Immediate | undefined;
+	let isRunning = false;
 
 	function slice(): void {
 		let isDone = true;
+		isRunning = true;
 		try {
 			isDone = isFinished();
 		} catch (error) {
 			warn(errorMessage(error));
 		}
+		isRunning = false;
 		if (isDone) done();
 		else next = setImmediate(slice);
 	}
@@ -38,5 +41,9 @@ export function inSlices<T>(
 	}
 
 	next = setImmediate(slice);
-	return () => clearImmediate(next);
+	return () => {
+		clearImmediate(next);
+		// Closes the folders that it reads. Not when it is what gives itself up.
+		if (!isRunning) work.return(undefined);
+	};
 }

@@ -24,6 +24,11 @@ export function isStale(ctx: ExtensionContext): boolean {
 
 /** One warning: on the screen, or on standard error where there is none. */
 export function tell(ctx: ExtensionContext, text: string): void {
-	if (ctx.hasUI) ctx.ui.notify(`mailbox: ${text}`, "warning");
-	else console.error(`mailbox: ${text}`);
+	const warning = `mailbox: ${text}`;
+	if (!ctx.hasUI) console.error(warning);
+	else if (ctx.mode !== "tui") ctx.ui.notify(warning, "warning");
+	// A terminal shows what is said at the start above the conversation that it resumes, where nobody sees it.
+	else setTimeout(() => !isStale(ctx) && ctx.ui.notify(warning, "warning"), afterFirstDrawMs).unref();
 }
+
+const afterFirstDrawMs = 500;

@@ -1,7 +1,7 @@
 import { displayName } from "../mail/resolve.ts";
 import { field } from "../mail/text.ts";
 import type { AskOutcome, AskProgress } from "../session/asks.ts";
-import { shownBody } from "../session/label.ts";
+import { senderName, shownBody } from "../session/label.ts";
 import {
 	type CurrentSession,
 	mailboxIsOff,
@@ -43,7 +43,8 @@ export function askTool(current: CurrentSession): Tool {
 			const { envelope } = outcome.reply;
 			// A call made by another tool leaves no result in the transcript that could prove the answer.
 			if (callId.includes("/")) session.noteTaken(outcome.reply);
-			return result(describeAnswer(outcome), {
+			const name = senderName(envelope, session.running.find(envelope.from)?.name);
+			return result(describeAnswer(outcome, name), {
 				id,
 				to,
 				outcome: "answered",
@@ -74,11 +75,12 @@ function describeEnd({ id, outcome }: { id: string; outcome: keyof typeof ends }
 	return `${ends[outcome]} Ask id: ${id}.`;
 }
 
-function describeAnswer({ reply }: Extract<AskOutcome, { outcome: "answered" }>): string {
+function describeAnswer({ reply }: Extract<AskOutcome, { outcome: "answered" }>, name: string): string {
 	const { from, status } = reply.envelope;
+	const who = `${name} (${field(from)})`;
 	const label =
 		status === "done"
-			? `Answer from ${field(from)}, status done:`
-			: `No answer: the run of ${field(from)} ended with status ${field(status)}. What follows is not an answer:`;
+			? `Answer from ${who}, status done:`
+			: `No answer: the run of ${who} ended with status ${field(status)}. What follows is not an answer:`;
 	return [label, "", ...shownBody(reply.envelope.body, reply.path)].join("\n");
 }
