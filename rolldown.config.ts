@@ -6,5 +6,7 @@ export default defineConfig({
 	input: { core: "src/index.ts" },
 	platform: "node",
 	external: [/^node:/],
+	// write-file-atomic is CommonJS and asks for the name of its file.
+	transform: { define: { __filename: "import.meta.filename" } },
 	output: { dir: "dist", format: "esm", entryFileNames: "[name].mjs", codeSplitting: false, minify: true },
 });

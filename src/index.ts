@@ -9,7 +9,7 @@ import { settingsPath } from "./mail/settings.ts";
 import { mailType } from "./session/ledger.ts";
 import { type MailSession, openSession } from "./session/session.ts";
 import { tell } from "./session/warnings.ts";
-import { registerTools, toolNames } from "./tools/register.ts";
+import { registerTools, rememberTools, toolNames } from "./tools/register.ts";
 import { renderMail } from "./view/mail.ts";
 
 /**
@@ -66,6 +66,7 @@ export default function sessionMail(pi: ExtensionAPI): void {
 	pi.on("session_info_changed", ({ name }) => session?.renamed(name));
 	pi.on("session_shutdown", (event, ctx) => {
 		if (owners.get(ctx.sessionManager) === owner) owners.delete(ctx.sessionManager);
+		if (session !== undefined && event.reason === "reload") rememberTools(pi, ctx);
 		session?.shutDown(event);
 		session = undefined;
 	});

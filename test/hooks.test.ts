@@ -289,7 +289,7 @@ describe("PSM-092 message:send", () => {
 		["an empty body", "peer", ""],
 		["a blank body", "peer", " \n "],
 		["a body of more than 1 MiB", "peer", "x".repeat(2 ** 20 + 1)],
-	])("sets error and writes nothing: %s", async (_, to, body) => {
+	])("PSM-035 sets error and writes nothing: %s", async (_, to, body) => {
 		const pi = await seasonedPi();
 		const payload: Payload = { to: to === "peer" ? peer.address : to, body };
 		pi.events.emit("message:send", payload);

@@ -61,8 +61,9 @@ function addressed(to: string | undefined, text: string | undefined): Addressed 
 
 /** The running sessions that a recipient could be completed to; nothing once a text has begun. */
 function completions(typed: string, session: MailSession | undefined) {
-	const running = session?.running.list() ?? [];
-	const self = session?.mailbox.address ?? "";
+	if (session === undefined) return null;
+	const running = session.running.list();
+	const self = session.mailbox.address;
 	const names = running.flatMap(({ name }) => name ?? []);
 	const start = typed.replace(/^["']/, "").toLowerCase();
 	const items = running.flatMap((other) => {

@@ -238,9 +238,13 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 				if (errorCode(error) === "ENOENT") return false;
 				throw error;
 			}
-			disk.remove(join(boxes.sent, name));
-			disk.remove(back);
 			state.answered([envelope.id]);
+			// It is taken back, whatever becomes of what is left of it.
+			for (const path of [join(boxes.sent, name), back]) {
+				try {
+					disk.remove(path);
+				} catch {}
+			}
 			return true;
 		},
 		isKnown: (other) => disk.entry(boxesOf(root, other).folder) === "folder",

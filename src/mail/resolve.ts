@@ -1,5 +1,5 @@
 import { canonicalAddress, isAddress, isUuid, shortAddress, shortIdLength } from "./address.ts";
-import { field } from "./text.ts";
+import { field, seen } from "./text.ts";
 
 /** What resolving needs to know of a running session. */
 export interface Addressee {
@@ -65,9 +65,9 @@ export function resolve(to: string, { running, self, hasMailbox }: Directory): R
 	}
 }
 
-/** How a session is called in lists: its name, or the shortest part of its id that is unique (design D6). */
+/** How a session is called in lists: its name when a reader sees one, or the shortest part of its id that is unique (design D6). */
 export function displayName(session: Addressee, addresses: Iterable<string>): string {
-	return session.name === undefined ? shortAddress(session.address, addresses) : field(session.name, maxShown);
+	return seen(field(session.name ?? "", maxShown)) ?? shortAddress(session.address, addresses);
 }
 
 const maxListed = 10;

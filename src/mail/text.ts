@@ -22,9 +22,18 @@ export function pathField(path: string): string {
 export const bidiMarks = "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069";
 export const loneSurrogate = /\p{Cs}/gu;
 
+/** What a reader does not see: spaces, zero-width and other format characters, combining marks, the blank Braille cell. */
+export const unseen = /[\s\p{Cf}\p{M}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+
+/** The text, or undefined when a reader sees nothing of it. */
+export function seen(text: string): string | undefined {
+	return text.replace(unseen, "") === "" ? undefined : text;
+}
+
 const notInLine = new RegExp(`[\\p{Cc}\\u2028\\u2029${bidiMarks}]`, "gu");
 const maxPathCharacters = 512;
 
-function oneLine(text: string): string {
+/** The whole text as part of one line. */
+export function oneLine(text: string): string {
 	return text.replace(notInLine, " ").replace(loneSurrogate, "\ufffd");
 }

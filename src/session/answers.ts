@@ -40,7 +40,7 @@ export interface AskAnswered {
 /** Why an ask was not answered: the code for programs, one sentence for the model. */
 export interface AskAnswerRefusal {
 	ok: false;
-	code: "empty" | "unknown" | "not_an_ask" | "answered";
+	code: "empty" | "unknown" | "not_an_ask" | "answered" | "undeliverable";
 	message: string;
 }
 
@@ -76,12 +76,12 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		hops: number,
 		held: readonly Owed[] = [],
 		because: HeldBy = "stop",
-	): void {
+	): ReadonlyMap<string, string> {
 		const replies = drafts.map((reply) => ({ id: randomUUID(), hops, ...reply, body: cut(reply.body) }));
 		if (replies.length > 0 || held.length > 0) {
 			note({ address, type: "settling", replies, held: held.map(keyOf), because });
 		}
-		retry();
+		return writeOpen();
 	}
 
 	function give(settling: Settling, hops: number): void {
@@ -103,7 +103,9 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		);
 	}
 
-	function retry(): void {
+	/** Writes what was noted. Returns why replies can never be delivered, by the ids of what they answer. */
+	function writeOpen(): ReadonlyMap<string, string> {
+		const lost = new Map<string, string>();
 		const finished: string[] = [];
 		for (const reply of ledger.openReplies()) {
 			const outcome = mailbox.deliver({ ...reply, kind: "reply" });
@@ -111,10 +113,12 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			const isFinished = outcome.ok || outcome.code !== "io";
 			if (isFinished) finished.push(reply.id);
 			if (outcome.ok) continue;
+			if (isFinished) for (const id of reply.inReplyTo) lost.set(id, outcome.message);
 			const next = isFinished ? "it is not tried again, and stays in this session only" : "it will be tried again";
 			warn(`could not reply to ${reply.to}: ${outcome.message} The answer is kept: ${next}.`);
 		}
 		if (finished.length > 0) note({ address, type: "settled", replies: finished });
+		return lost;
 	}
 
 	return {
@@ -146,7 +150,8 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			const asks = found.filter((mail) => mail.kind === "ask");
 			const open = asks.find((mail) => !mail.isAnswered);
 			if (open !== undefined) {
-				plan([{ to: open.from, inReplyTo: [id], status: "done", body: text.trim() }], hops);
+				const lost = plan([{ to: open.from, inReplyTo: [id], status: "done", body: text.trim() }], hops).get(id);
+				if (lost !== undefined) return { ok: false, code: "undeliverable", message: lost };
 				const isWritten = !ledger.openReplies().some((reply) => reply.inReplyTo.includes(id));
 				return { ok: true, id, to: open.from, isWritten };
 			}
@@ -159,7 +164,7 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 					: `a ${other.kind}, which expects no answer`;
 			return refuse("not_an_ask", `${field(id)} is ${why}`);
 		},
-		retry,
+		retry: () => void writeOpen(),
 		get hasOpen() {
 			return ledger.openReplies().length > 0;
 		},

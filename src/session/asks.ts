@@ -10,7 +10,7 @@ export type AskOutcome =
 
 export interface AskRefusal {
 	ok: false;
-	code: SendRefusal["code"] | "already_waiting" | "not_running" | "not_receiving" | "ring";
+	code: SendRefusal["code"] | "already_waiting" | "not_owner" | "not_running" | "not_receiving" | "ring";
 	message: string;
 }
 
@@ -46,8 +46,8 @@ export const askTimeoutMs = 10 * 60 * 1000;
 const checkMs = 1000;
 /** A target counts as gone when its record was missing twice, this far apart: a `/reload` may take it away for a moment. */
 const goneMs = 2000;
-/** Longer chains of waiting sessions are not followed. */
-const maxChain = 1000;
+/** A check that comes later than this was kept by a clock that was set, or by a machine that slept. */
+const maxStepMs = 10_000;
 
 interface AsksParts {
 	mailbox: Mailbox;
@@ -66,10 +66,12 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 	/** Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13). */
 	function mustWithdraw(target: string, ticket: number): boolean {
 		const mine = { ticket, address: mailbox.address };
+		const met = new Set<string>();
 		let latest = mine;
 		let next = target;
-		for (let steps = 0; next !== "" && steps < maxChain; steps++) {
+		while (next !== "" && !met.has(next)) {
 			if (next === mailbox.address) return latest === mine;
+			met.add(next);
 			const session = running.find(next);
 			if (session === undefined) return false;
 			// A copy that knows no tickets was there before.
@@ -80,9 +82,24 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 		return false;
 	}
 
+	/** Whether an ask is back before its recipient claimed it. When the disk does not let it, it stays there. */
+	function isTakenBack(sent: Sent): boolean {
+		try {
+			return mailbox.retract(sent);
+		} catch {
+			return false;
+		}
+	}
+
 	async function ask({ to, message, hops, signal, onProgress }: Ask): Promise<AskOutcome | AskRefusal> {
 		if (waiting !== undefined) {
 			return refuse("already_waiting", "another ask of this session is waiting; wait for its answer first");
+		}
+		if (!presence.isOwner()) {
+			return refuse(
+				"not_owner",
+				"another process has this session open and gets its mail, so no answer would come here",
+			);
 		}
 		const found = outbox.resolve(to);
 		if (!found.ok) return found;
@@ -115,8 +132,9 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 		function wait(sent: Sent, ticketOfAsk: number): Promise<AskOutcome | AskRefusal> {
 			const { id, to: target } = sent.envelope;
 			return new Promise((resolve) => {
-				const start = now();
-				let missingSince: number | undefined;
+				let checkedAt = now();
+				let waitedMs = 0;
+				let missingSinceMs: number | undefined;
 				const finish = (end: AskOutcome | AskRefusal) => {
 					clearInterval(timer);
 					signal?.removeEventListener("abort", stop);
@@ -128,18 +146,21 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 					finish: (reply) => (reply === "closed" ? stop() : finish({ outcome: "answered", id, to: target, reply })),
 				};
 				const check = () => {
+					// Not the difference to the start: a clock that is set must neither end the wait nor prolong it.
+					waitedMs += Math.min(Math.max(0, now() - checkedAt), maxStepMs);
+					checkedAt = now();
 					const session = running.find(target);
-					if (session === undefined) missingSince ??= now();
-					else missingSince = undefined;
+					if (session === undefined) missingSinceMs ??= waitedMs;
+					else missingSinceMs = undefined;
 					// An answer that was written just before the end still counts.
 					scan();
-					if (missingSince !== undefined && now() - missingSince >= goneMs) {
+					if (missingSinceMs !== undefined && waitedMs - missingSinceMs >= goneMs) {
 						finish({ outcome: "stopped-running", id, to: target });
-					} else if (now() - start >= askTimeoutMs) {
+					} else if (waitedMs >= askTimeoutMs) {
 						finish({ outcome: "timed-out", id, to: target });
 					} else if (mustWithdraw(target, ticketOfAsk)) {
-						finish(mailbox.retract(sent) ? refusedRing(target) : { outcome: "withdrawn", id, to: target });
-					} else onProgress({ target: session, waitedMs: now() - start });
+						finish(isTakenBack(sent) ? refusedRing(target) : { outcome: "withdrawn", id, to: target });
+					} else onProgress({ target: session, waitedMs });
 				};
 				const timer = setInterval(check, checkMs);
 				if (signal?.aborted === true) stop();

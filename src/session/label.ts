@@ -1,7 +1,7 @@
 import { shortIdLength } from "../mail/address.ts";
 import type { Envelope } from "../mail/envelope.ts";
 import type { SentCopy } from "../mail/mailbox.ts";
-import { bidiMarks, field, loneSurrogate, pathField } from "../mail/text.ts";
+import { bidiMarks, field, loneSurrogate, pathField, seen, unseen } from "../mail/text.ts";
 
 /** One mail and what this session knows around it. */
 export interface MailToShow {
@@ -55,9 +55,6 @@ const maxQuoteBytes = 2 * 1024;
 const maxNamedIds = 10;
 
 const notInBody = new RegExp(`[^\\P{Cc}\\n\\t]|[${bidiMarks}]`, "gu");
-
-/** What a reader does not see: spaces, zero-width and other format characters, combining marks, the blank Braille cell. */
-const unseen = /[\s\p{Cf}\p{M}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 
 /** `[mailbox]` after nothing but punctuation, in letters (also Cyrillic and Greek) and digits that look like its own. */
 const labelLike =
@@ -146,9 +143,4 @@ function cut(text: string, maxBytes: number): string {
 
 function cutNote(shown: string, whole: string, note: string): string[] {
 	return shown.length < whole.length ? [`(${note})`] : [];
-}
-
-/** The text, or undefined when a reader sees nothing of it. */
-function seen(text: string): string | undefined {
-	return text.replace(unseen, "") === "" ? undefined : text;
 }

@@ -51,6 +51,6 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 
 /** The first line that says something: a remark in brackets, such as that the user took over, is none when more follows. */
 function firstLine(body: string): string {
-	const lines = body.split("\n").filter((line) => line.trim() !== "");
-	return lines.find((line) => !/^\(.*\)$/.test(line.trim())) ?? lines[0] ?? "";
+	const lines = body.split("\n").flatMap((line) => line.trim() || []);
+	return lines.find((line) => !/^\(.*\)$/.test(line)) ?? lines[0] ?? "";
 }

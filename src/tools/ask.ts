@@ -59,7 +59,7 @@ export function askTool(current: CurrentSession): Tool {
 function describeProgress({ target, waitedMs }: AskProgress): string {
 	const seconds = Math.round(waitedMs / 1000);
 	if (target === undefined) return `Waited ${seconds} s; the session cannot be found just now.`;
-	const waiting = target.waitingOn === "" ? "" : ` and waits on ${target.waitingOn}`;
+	const waiting = target.waitingOn === "" ? "" : ` and waits on ${field(target.waitingOn)}`;
 	return `Waiting for ${displayName(target, [])}, ${seconds} s; it is ${target.state}${waiting}.`;
 }
 

@@ -62,7 +62,7 @@ function summary({ address, name, cwd, pid, state, waitingOn, updated }: Running
 		cwd: pathField(cwd),
 		pid,
 		state,
-		waitingOn,
-		updated,
+		waitingOn: field(waitingOn),
+		updated: field(updated, 40),
 	};
 }

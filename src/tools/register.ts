@@ -10,11 +10,21 @@ export const toolNames = ["session_mail_list", "session_mail_ask", "session_mail
 
 /** Registers the model's tools. One that the user had switched off in this session stays off (design D25). */
 export function registerTools(pi: ExtensionAPI, ctx: ExtensionContext, current: CurrentSession): void {
-	const off = switchedOff(ctx.sessionManager.getBranch());
+	const off = offAtReload.get(ctx.sessionManager) ?? switchedOff(ctx.sessionManager.getBranch());
+	offAtReload.delete(ctx.sessionManager);
 	for (const tool of [listTool(current), askTool(current), replyTool(current), sendTool(current)]) {
 		pi.registerTool(off.has(tool.name) ? { ...tool, defaultActive: false } : tool);
 	}
 }
+
+/** Remembers before a `/reload` which tools are off: the transcript says so only with the next request. */
+export function rememberTools(pi: ExtensionAPI, ctx: ExtensionContext): void {
+	const active = pi.getActiveTools();
+	offAtReload.set(ctx.sessionManager, new Set(toolNames.filter((name) => !active.includes(name))));
+}
+
+/** By session manager, which a `/reload` keeps; so does this module, where it was loaded as a bundle. */
+const offAtReload = new WeakMap<object, ReadonlySet<string>>();
 
 /** The tools about which the branch says last that they were removed. */
 function switchedOff(branch: readonly SessionEntry[]): ReadonlySet<string> {

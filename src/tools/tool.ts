@@ -1,4 +1,5 @@
 import type { AgentToolResult, ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import { field, oneLine } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
 import { drawLines } from "../view/lines.ts";
 
@@ -41,11 +42,16 @@ export const mailboxIsOff = refusal("mailbox_off", "Nothing was done: this sessi
 /** The first line of a call in the terminal, such as `mail → reviewer  please check the parser`. */
 export function renderCallLine(verb: string, target: string, text: string): NonNullable<Tool["renderCall"]> {
 	return (args, theme, { expanded }) => {
-		const to = textOf(args, target);
+		const to = field(textOf(args, target), maxTargetCharacters);
 		const title = theme.fg("toolTitle", theme.bold(to === "" ? verb : `${verb} → `)) + theme.fg("accent", to);
 		const body = textOf(args, text).trim();
 		if (body === "") return drawLines([title]);
-		const lines = body.split("\n").map((line) => theme.fg("toolOutput", line));
-		return expanded ? drawLines([title, ...lines]) : drawLines([`${title}  ${lines[0]}`], { maxRows: 1 });
+		const styled = (line: string) => theme.fg("toolOutput", line);
+		if (expanded) return drawLines([title, ...body.split("\n").map((line) => styled(oneLine(line)))]);
+		return drawLines([`${title}  ${styled(field(body.split("\n", 1)[0] ?? "", maxFirstLine))}`], { maxRows: 1 });
 	};
 }
+
+const maxTargetCharacters = 60;
+/** More than fits on one row. */
+const maxFirstLine = 500;

@@ -16,7 +16,7 @@ export const renderMail: MessageRenderer = (message, { expanded, outputPad, keyH
 		return drawLines([title, ...lines], { indent: outputPad });
 	}
 	const hint = theme.fg("dim", `(${keyHint("app.tools.expand", "to expand")})`);
-	const summary = theme.fg("customMessageText", mail.firstLine);
+	const summary = theme.fg("customMessageText", field(mail.firstLine, 200));
 	return drawLines([title, `${summary} ${hint}`], { indent: outputPad });
 };
 
@@ -29,5 +29,5 @@ const titles: Record<MailDetails["kind"], string> = {
 
 function titleOf({ kind, sender, status }: MailDetails): string {
 	const outcome = kind === "reply" && status !== "done" ? ` (${field(status, 40)})` : "";
-	return `${titles[kind]} ${sender}${outcome}`;
+	return `${titles[kind]} ${field(sender)}${outcome}`;
 }

@@ -184,14 +184,14 @@ describe("/mailbox", () => {
 		});
 
 		test("gives back what was typed, in a terminal where nothing else was typed since", async () => {
-			await type(" nobody  please \n");
-			expect(pi.editor).toBe("/mailbox nobody  please");
-			pi.editor = "something else";
+			const terminal = await startFakePi({ mode: "tui" });
+			await type(" nobody  please \n", terminal);
+			expect(terminal.editor).toBe("/mailbox nobody  please");
+			terminal.editor = "something else";
+			await type("nobody please", terminal);
+			expect(terminal.editor).toBe("something else");
 			await type("nobody please");
-			expect(pi.editor).toBe("something else");
-			const rpc = await startFakePi({ mode: "rpc" });
-			await type("nobody please", rpc);
-			expect(rpc.editor).toBe("");
+			expect(pi.editor).toBe("");
 		});
 
 		test("when no other session runs", async () => {
@@ -217,7 +217,9 @@ describe("/mailbox", () => {
 			const later = new FakePi({ extensions: [] });
 			await later.start();
 			for (const [name, command] of commands) later.commands.set(name, command);
-			expect(await type("nobody please", later)).toBe("This session has no mailbox; its warning at start says why.");
+			expect(await type("nobody please", later)).toBe(
+				"Nothing was sent: this session has no mailbox, because it has ended.",
+			);
 			expect(existsSync(join(mailRoot(), "nobody"))).toBe(false);
 		});
 	});
@@ -240,7 +242,11 @@ describe("/mailbox", () => {
 				["0197a3f2-3 ", "0197a3f2-3", `idle · ${cwd}`],
 				['"review team" ', "review team", `idle · ${cwd}`],
 			];
-			expect(await offered("")).toEqual([unnamed, named]);
+			const words = (await offered("")) ?? [];
+			expect(words.slice(0, 2)).toEqual([unnamed, named]);
+			expect(words.slice(2).map(([value]) => value)).toEqual(["off", "on", "prune"]);
+			expect(await offered("of")).toEqual([["off", "off", "keep mail waiting"]]);
+			expect(await offered("off")).toBeUndefined();
 			expect(await offered("Rev")).toEqual([named]);
 			expect(await offered('"rev')).toEqual([named]);
 			expect(await offered("0197a3f2-2")).toEqual([named]);

@@ -77,7 +77,7 @@ test("PSM-049/075/076 the author's model asks the reviewer's and gets its answer
 	const id = await untilAsked(reviewer);
 	expect(toolResults(author)).toEqual([
 		{
-			text: `Answer from ${reviewer.sessionId}, status done:\n\nIt is fine.`,
+			text: `Answer from reviewer (${reviewer.sessionId}), status done:\n\nIt is fine.`,
 			details: expect.objectContaining({
 				id,
 				to: reviewer.sessionId,

@@ -54,7 +54,7 @@ function files(root: TestRoot): string[] {
 }
 
 describe("a mail", () => {
-	test("PSM-005 PSM-006 PSM-011 PSM-020 PSM-021 lies in the recipient's new/ and as a copy in sent/, closed to other users", () => {
+	test("PSM-005 PSM-006 PSM-011 PSM-019 PSM-020 PSM-021 lies in the recipient's new/ and as a copy in sent/, closed to other users", () => {
 		const root = testRoot();
 		const outcome = root.open(alice).deliver(draft({ kind: "ask", hops: 2 }));
 		if (!outcome.ok) throw new Error(outcome.message);

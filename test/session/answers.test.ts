@@ -135,7 +135,7 @@ describe("an ask that the session worked on", () => {
 
 describe("mail that the session had not read", () => {
 	test.each(["stop", "error"] as const)(
-		"design 4.5 is not answered by the run that ended without it (%s), but by the next",
+		"design 4.5, PSM-072 is not answered by the run that ended without it (%s), but by the next",
 		async (end) => {
 			await pi.run({ prompt: "speak", end, during: () => [send(), send("ask")] });
 			expect(replies()).toEqual([]);

@@ -36,8 +36,13 @@ describe("what is kept beside a mail's text", () => {
 			inReplyTo: [],
 			file: pi.names("cur").find((name) => name.endsWith(".json")),
 			sender: "01980f5e",
-			firstLine: "look at x ",
+			firstLine: "look at x",
 		});
+	});
+
+	test("shows the answer, and not the remark in brackets above it", async () => {
+		const body = "(The user stopped an earlier run partway and took over.)\n\nIt is fine.";
+		expect((await detailsOf({ kind: "reply", status: "done", body })).firstLine).toBe("It is fine.");
 	});
 
 	test("PSM-054 names the sender as its record does", async () => {

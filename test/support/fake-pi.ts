@@ -119,7 +119,7 @@ export class FakePi {
 	#queue: Message[] = [];
 
 	constructor(options: FakePiOptions = {}) {
-		const { file, id, name, mode = "tui", isSaved = true, extensions = [sessionMail] } = options;
+		const { file, id, name, mode = "rpc", isSaved = true, extensions = [sessionMail] } = options;
 		const fields = id === undefined ? {} : { id };
 		if (file !== undefined) this.session = SessionManager.open(file);
 		else if (isSaved) this.session = SessionManager.create(machine.home, join(machine.home, "sessions"), fields);
@@ -472,6 +472,17 @@ export class FakePi {
 		}
 	}
 
+	/** What the transcript says last of each tool; one of which it says nothing is on. */
+	#activeTools(): string[] {
+		const active = new Set(this.tools.keys());
+		for (const entry of this.session.getBranch()) {
+			if (entry.type !== "message" || entry.message.role !== "system") continue;
+			for (const { name } of entry.message.toolsRemoved ?? []) active.delete(name);
+			for (const { name } of entry.message.toolsAdded ?? []) active.add(name);
+		}
+		return [...active];
+	}
+
 	#api(): ExtensionAPI {
 		const generation = this.#generation;
 		return only<ExtensionAPI>("pi", generation, {
@@ -484,6 +495,7 @@ export class FakePi {
 				if (!this.tools.has(tool.name)) this.tools.set(tool.name, tool);
 			},
 			getAllTools: () => [...this.tools.values()],
+			getActiveTools: () => this.#activeTools(),
 			registerMessageRenderer: (customType: string, renderer: MessageRenderer) => {
 				this.renderers.set(customType, renderer);
 			},

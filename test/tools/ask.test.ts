@@ -104,7 +104,7 @@ describe("an ask that is answered", () => {
 		expect(reviewer.mails().map((mail) => mail.id)).toEqual([id]);
 		await later(1000);
 		await run;
-		expect(lastText(author)).toBe(`Answer from ${ids.reviewer}, status done:\n\nIt is fine.`);
+		expect(lastText(author)).toBe(`Answer from reviewer (${ids.reviewer}), status done:\n\nIt is fine.`);
 		expect(results(author).at(-1)).toMatchObject({
 			isError: false,
 			details: { id, to: ids.reviewer, outcome: "answered", status: "done", body: "It is fine." },
@@ -129,7 +129,7 @@ describe("an ask that is answered", () => {
 		await later(1000);
 		await run;
 		expect(lastText(author)).toBe(
-			`No answer: the run of ${ids.reviewer} ended with status ${status}. What follows is not an answer:\n\n${body}`,
+			`No answer: the run of reviewer (${ids.reviewer}) ended with status ${status}. What follows is not an answer:\n\n${body}`,
 		);
 		expect(results(author).at(-1)?.details).toMatchObject({ id, outcome: "answered", status, body });
 		expect(waitingOn(author)).toBe("");
@@ -159,7 +159,7 @@ describe("an ask that is answered", () => {
 		peer.send(author, { kind: "reply", inReplyTo: [id], status: "done", body: "\x1b[2J\x9b31mred\u202e\x07" });
 		await later(1000);
 		await run;
-		expect(lastText(author)).toBe(`Answer from ${ids.tester}, status done:\n\n [2J 31mred  `);
+		expect(lastText(author)).toBe(`Answer from tester (${ids.tester}), status done:\n\n [2J 31mred  `);
 	});
 
 	test("PSM-049 by a call inside another tool's call is not shown again, and neither after a restart", async () => {
