@@ -1,6 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
+import * as z from "zod/mini";
+import { parseArgument } from "../src/commands/mailbox.ts";
+import { defaultSettings, settingsSchema } from "../src/mail/settings.ts";
 import { cleanUp, makeHome, repository } from "./support/pi.ts";
 import { hasTmux, openTerminal } from "./support/terminal.ts";
 
@@ -30,6 +33,23 @@ test("every command that README.md tells to run is one of package.json", () => {
 	for (const name of new Set(commands)) {
 		if (name !== "ci" && name !== "pack") expect(Object.keys(scripts)).toContain(name);
 	}
+});
+
+test("PSM-088 the settings that README.md shows are the defaults, and its table names them all", () => {
+	const example = JSON.parse(/```json\n(.*?)\n```/s.exec(readme)?.[1] ?? "");
+	const { $schema, ...settings } = z.parse(settingsSchema, example);
+	expect(settings).toEqual(defaultSettings);
+	expect($schema).toMatch(/node_modules\/pi-session-mail\/session-mail\.schema\.json$/);
+	for (const key of Object.keys(defaultSettings)) expect(readme).toContain(`| \`${key}\` |`);
+});
+
+test.each([
+	['/mailbox "code reviewer" look at this', "code reviewer", "look at this"],
+	["/mailbox prune please", "prune", "please"],
+	["/mailbox reviewer please check the parser", "reviewer", "please check the parser"],
+])("README.md's %s is mail to %s", (typed, to, text) => {
+	expect(readme).toContain(typed);
+	expect(parseArgument(typed.slice("/mailbox ".length), ["reviewer"])).toEqual({ to, text });
 });
 
 test.skipIf(!hasTmux())("first use looks as README.md shows it", async () => {

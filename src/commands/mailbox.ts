@@ -5,6 +5,7 @@ import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
 
+const elsewhere = "another process has this session open and receives its mail; close one of the two.";
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
 
 /** Registers `/mailbox`: this session's address, a request to another session, mail off and on, and pruning. `current` is the session that has the mailbox; without one, `reasonOff` says why. */
@@ -113,7 +114,9 @@ function showAddress(session: MailSession, ctx: ExtensionCommandContext, name: s
 	const { mailbox, running } = session;
 	const short = shortAddress(mailbox.address, addressesOf(running.list()));
 	const named = name === undefined ? `none; other sessions see ${short} (set one with /name)` : field(name);
-	say(ctx, `Mailbox address: ${mailbox.address}\nName: ${named}`);
+	const lines = [`Mailbox address: ${mailbox.address}`, `Name: ${named}`];
+	if (!session.isOwner) lines.push(`Mail: ${elsewhere}`);
+	say(ctx, lines.join("\n"));
 }
 
 function send(session: MailSession, ctx: ExtensionCommandContext, argument: string): void {
@@ -133,6 +136,10 @@ function send(session: MailSession, ctx: ExtensionCommandContext, argument: stri
 }
 
 function switchMail(session: MailSession, ctx: ExtensionCommandContext, isOn: boolean): void {
+	if (!session.isOwner) {
+		refuse(ctx, isOn ? "on" : "off", `Nothing was changed: ${elsewhere}`);
+		return;
+	}
 	session.receive(isOn);
 	say(
 		ctx,

@@ -13,8 +13,11 @@ import { lastFinished, outcomeOfRun } from "./run.ts";
  * recipients pass over those that they have (design 4.8).
  */
 export interface Answers {
-	/** Settles the run that began after the entry `runStart`. `takeUnread` is asked for unread mail when the user stopped it. */
-	settleRun(run: { runStart: string | null; aborted: boolean; hops: number; takeUnread: () => OpenMail[] }): void;
+	/**
+	 * Settles the run that began after the entry `runStart`. `takeUnread` is asked for unread mail when the user stopped it.
+	 * Returns how many requests are held from now on.
+	 */
+	settleRun(run: { runStart: string | null; aborted: boolean; hops: number; takeUnread: () => OpenMail[] }): number;
 	/** Answers what was worked on when the session ended; fails the asks and holds the requests that were not (design D18). */
 	settleRestart(): void;
 	/** Fails a request or ask that is set aside unread. */
@@ -84,14 +87,14 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		return writeOpen();
 	}
 
-	function give(settling: Settling, hops: number): void {
+	/** Returns how many are held from now on. */
+	function give(settling: Settling, hops: number): number {
 		const { replies, owed: kept } = settle(settling);
-		const held = kept.filter((item) => item.held && item.restarted !== true);
-		plan(
-			replies,
-			hops,
-			held.filter((item) => ledger.find(item.id).every(({ from, heldBy }) => from !== item.from || heldBy !== "stop")),
-		);
+		const isNew = (item: Owed) =>
+			ledger.find(item.id).every(({ from, heldBy }) => from !== item.from || heldBy !== "stop");
+		const held = kept.filter((item) => item.held && item.restarted !== true && isNew(item));
+		plan(replies, hops, held);
+		return held.length;
 	}
 
 	/** Answers these failed, for a reason that is none of a run. */
@@ -125,9 +128,10 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		settleRun({ runStart, aborted, hops, takeUnread }) {
 			const { lastAssistant, ...outcome } = outcomeOfRun(branch(), runStart, aborted);
 			const unread = outcome.end === "stopped" ? takeUnread() : [];
-			give({ ...outcome, owed: [...owed(lastAssistant), ...unread.flatMap(unreadItem)] }, hops);
+			const held = give({ ...outcome, owed: [...owed(lastAssistant), ...unread.flatMap(unreadItem)] }, hops);
 			// The note of the settle stands for them in the ledger.
 			for (const mail of unread) mailbox.close(mail.name);
+			return held;
 		},
 		failUnread: (mail, reason) => fail(unreadItem(mail), `This mail could not be handed over: ${reason}.`),
 		settleRestart() {

@@ -12,7 +12,7 @@ import { canonicalAddress, isAddress } from "../mail/address.ts";
 import { boxesOf, makeBoxes } from "../mail/boxes.ts";
 import type { Delivered, Refusal } from "../mail/deliver.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
-import { type Claim, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
+import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
 import { openRunning, type Running } from "../mail/running.ts";
@@ -20,6 +20,7 @@ import { openSettings } from "../mail/settings.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
 import { openConversation, savedEntries } from "./conversation.ts";
+import { footerText } from "./footer.ts";
 import { createGate } from "./gate.ts";
 import { type Arrival, createHandover } from "./handover.ts";
 import { createHops } from "./hops.ts";
@@ -29,7 +30,7 @@ import { createMessages } from "./messages.ts";
 import { createOutbox, type Outbox } from "./outbox.ts";
 import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
-import { inSlices } from "./slices.ts";
+import { takeInLeftOvers } from "./recovery.ts";
 import { createWarnings, isStale } from "./warnings.ts";
 
 /** What a session needs of the machine. Tests pass their own. */
@@ -56,8 +57,8 @@ export interface MailSession {
 	readonly asks: Asks;
 	/** The hop count of the current turn. */
 	readonly hops: number;
-	/** Whether the user wants mail now. */
-	readonly isReceiving: boolean;
+	/** Whether this process receives the session's mail, and not another one that has it open. */
+	readonly isOwner: boolean;
 	/** A request of another extension, to an address. */
 	request(to: string, body: string): Delivered | Refusal;
 	/** Answers one open ask now. */
@@ -89,9 +90,8 @@ export interface MailSession {
 	shutDown(event: SessionShutdownEvent): void;
 }
 
-/** Mail with which Pi ended this often is not handed over again (design D12). */
-const maxTries = 3;
 const dayMs = 24 * 60 * 60 * 1000;
+
 /** How long after an error of the machine something is tried again. */
 const retryMs = 30_000;
 
@@ -219,51 +219,23 @@ export function openSession(
 		);
 	}
 
-	/** Takes in what earlier processes left, and afterwards prunes, in slices. */
+	/** Takes in what earlier processes left; receives from then on, and prunes. */
 	function recover(isRestart: boolean): void {
-		const left: OpenMail[] = [];
-		let hasFailed = false;
 		// First, and at once: a run that settles before must not answer what was answered already.
 		if (isRestart) guarded(answers.settleRestart)();
-		const work = function* (): Generator<Claim | string | undefined> {
-			yield* mailbox.leftOpen();
-			yield* mailbox.recount();
-		};
-		const step = (found: Claim | string | undefined) => {
-			if (typeof found === "string") warn(found);
-			else if (found?.result === "claimed") left.push(found.mail);
-			else if (found?.result === "dead") warn(`${found.path} cannot be delivered and was set aside: ${found.reason}`);
-			else if (found?.result === "failed") {
-				hasFailed = true;
-				warn(`${found.path} cannot be read now and will be tried again: ${found.reason}`);
-			}
-		};
-		const done = () => {
-			for (const mail of left) guarded(() => resume(mail, isRestart))();
+		const done = (hasFailed: boolean) => {
 			isReady = true;
 			guarded(answers.retry)();
 			guarded(pump)();
 			if (hasFailed) retryLater(() => recover(false));
 			else startPruning(settings.read().pruneAfterDays * dayMs, () => {});
 		};
-		cancels.push(inSlices(work(), step, done, warn));
+		cancels.push(takeInLeftOvers({ mailbox, ledger, handover, answers, warn }, isRestart, done));
 	}
 
 	function retryLater(action: () => void): void {
 		const timer = setTimeout(guarded(action), retryMs).unref();
 		cancels.push(() => clearTimeout(timer));
-	}
-
-	function resume(mail: OpenMail, isRestart: boolean): void {
-		const ends = mail.tries + (isRestart ? 1 : 0);
-		if (ends < maxTries || ledger.has(mail.envelope)) {
-			handover.resume(mail, isRestart);
-			return;
-		}
-		const reason = `Pi ended ${ends} times before this mail was in the conversation`;
-		answers.failUnread(mail, reason);
-		mailbox.bury(mail.name, reason);
-		warn(`${mail.path} was set aside: ${reason}`);
 	}
 
 	function startPruning(
@@ -304,9 +276,7 @@ export function openSession(
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
 		};
-		const shown = Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
-		if (!ledger.isReceiving) shown.unshift("off");
-		const status = shown.length === 0 ? undefined : `✉ ${shown.join(" · ")}`;
+		const status = footerText(counts, ledger.isReceiving);
 		if (status !== shownStatus) ctx.ui.setStatus("mailbox", status);
 		shownStatus = status;
 	}
@@ -349,8 +319,8 @@ export function openSession(
 		get hops() {
 			return hops.count;
 		},
-		get isReceiving() {
-			return ledger.isReceiving;
+		get isOwner() {
+			return isOwner;
 		},
 		request(to, body) {
 			const sent = mailbox.deliver({ to, kind: "request", body, hops: runStart === undefined ? 0 : hops.count });
@@ -405,7 +375,9 @@ export function openSession(
 				handover.conclude();
 				if (!isOwner) return;
 				const takeUnread = () => (isReady ? handover.afterStop() : []);
-				answers.settleRun({ runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread });
+				const run = { runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread };
+				const held = answers.settleRun(run);
+				if (held > 0 && ctx.hasUI) ctx.ui.notify(heldNotice(held), "info");
 			})();
 			runStart = undefined;
 			hops.settled();
@@ -429,4 +401,10 @@ export function openSession(
 function warnIfOpenToOthers(folder: string, warn: (text: string) => void): void {
 	if (process.platform === "win32" || (statSync(folder).mode & 0o077) === 0) return;
 	warn(`other users can look into this session's mailbox; run: chmod 700 ${folder}`);
+}
+
+function heldNotice(held: number): string {
+	return held === 1
+		? "The mail request in this run is held: your next run that completes answers it."
+		: `The ${held} mail requests in this run are held: your next run that completes answers them.`;
 }

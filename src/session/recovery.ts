@@ -1,0 +1,72 @@
+import { errorMessage } from "../mail/disk.ts";
+import type { Claim, Mailbox, OpenMail } from "../mail/mailbox.ts";
+import type { Answers } from "./answers.ts";
+import type { Handover } from "./handover.ts";
+import type { Ledger } from "./ledger.ts";
+import { inSlices } from "./slices.ts";
+
+/** Mail with which Pi ended this often is not handed over again (design D12). */
+const maxTries = 3;
+
+interface RecoveryParts {
+	mailbox: Mailbox;
+	ledger: Ledger;
+	handover: Handover;
+	answers: Answers;
+	warn: (text: string) => void;
+}
+
+/**
+ * Takes in what earlier processes left of a mailbox, in slices: mail that was claimed and is not in the conversation, and
+ * copies whose sending was cut short. With `isRestart` they ended; without, it was this one before a `/reload`. `done`
+ * hears whether some of it could not be read for now. The returned function gives the rest up.
+ */
+export function takeInLeftOvers(
+	{ mailbox, ledger, handover, answers, warn }: RecoveryParts,
+	isRestart: boolean,
+	done: (hasFailed: boolean) => void,
+): () => void {
+	const left: OpenMail[] = [];
+	let hasFailed = false;
+
+	function* work(): Generator<Claim | string | undefined> {
+		yield* mailbox.leftOpen();
+		yield* mailbox.recount();
+	}
+
+	function step(found: Claim | string | undefined): void {
+		if (typeof found === "string") warn(found);
+		else if (found?.result === "claimed") left.push(found.mail);
+		else if (found?.result === "dead") warn(`${found.path} cannot be delivered and was set aside: ${found.reason}`);
+		else if (found?.result === "failed") {
+			hasFailed = true;
+			warn(`${found.path} cannot be read now and will be tried again: ${found.reason}`);
+		}
+	}
+
+	function resume(mail: OpenMail): void {
+		const ends = mail.tries + (isRestart ? 1 : 0);
+		if (ends < maxTries || ledger.has(mail.envelope)) {
+			handover.resume(mail, isRestart);
+			return;
+		}
+		const reason = `Pi ended ${ends} times before this mail was in the conversation`;
+		answers.failUnread(mail, reason);
+		mailbox.bury(mail.name, reason);
+		warn(`${mail.path} was set aside: ${reason}`);
+	}
+
+	function finish(): void {
+		for (const mail of left) {
+			try {
+				resume(mail);
+			} catch (error) {
+				hasFailed = true;
+				warn(`${mail.path} will be tried again: ${errorMessage(error)}`);
+			}
+		}
+		done(hasFailed);
+	}
+
+	return inSlices(work(), step, finish, warn);
+}
