@@ -1,3 +1,4 @@
+import { writeSync } from "node:fs";
 import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
 import { shortAddress } from "../mail/address.ts";
 import { displayName, resolve } from "../mail/resolve.ts";
@@ -38,12 +39,10 @@ export interface Addressed {
 }
 
 /**
- * Splits what was typed. The recipient is in quotes, or the longest running session's name that it starts with, or the
+ * Splits what was typed. The recipient is the longest running session's name that it starts with, or in quotes, or the
  * first word. Undefined when there is no recipient or no text.
  */
 export function parseArgument(argument: string, names: Iterable<string>): Addressed | undefined {
-	const quoted = /^(["'])(.*?)\1(?:\s+|$)(.*)$/s.exec(argument);
-	if (quoted !== null) return addressed(quoted[2], quoted[3]);
 	if (/\s/.test(argument) && [...names].includes(argument)) return undefined;
 	let longest = "";
 	for (const name of names) {
@@ -51,6 +50,8 @@ export function parseArgument(argument: string, names: Iterable<string>): Addres
 		if (argument.startsWith(name) && /^\s/.test(rest) && name.length > longest.length) longest = name;
 	}
 	if (longest !== "") return addressed(longest, argument.slice(longest.length));
+	const quoted = /^(["'])(.*?)\1(?:\s+|$)(.*)$/s.exec(argument);
+	if (quoted !== null) return addressed(quoted[2], quoted[3]);
 	const words = /^(\S+)\s+(.*)$/s.exec(argument);
 	return addressed(words?.[1], words?.[2]);
 }
@@ -156,7 +157,8 @@ function pruneFolders(session: MailSession, ctx: ExtensionCommandContext): void 
 /** Tells the person something; in print mode on standard output, so that scripts see it. */
 function say(ctx: ExtensionCommandContext, text: string): void {
 	if (ctx.hasUI) ctx.ui.notify(text, "info");
-	else if (ctx.mode === "print") console.log(text);
+	// Not console.log, which Pi has turned to standard error.
+	else if (ctx.mode === "print") writeSync(1, `${text}\n`);
 	// In JSON mode standard output carries Pi's events.
 	else console.error(text);
 }

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { canonicalAddress, isAddress } from "./address.ts";
 import { type Boxes, boxesOf, makeBoxes } from "./boxes.ts";
-import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
+import { type Disk, errorCode, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
 	type Envelope,
@@ -94,7 +94,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	} catch (error) {
 		return error instanceof UnfitError
 			? refuse("unfit_mailbox", `its mailbox cannot be used: ${error.message}`)
-			: refuse("io", errorMessage(error));
+			: refuse("io", errorReason(error));
 	}
 
 	let unfinished: string | undefined;
@@ -111,7 +111,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 		disk.rename(unfinished, join(boxes.new, name));
 	} catch (error) {
 		for (const path of [unfinished, part]) if (path !== undefined) succeeds(() => disk.remove(path));
-		return refuse("io", errorMessage(error));
+		return refuse("io", errorReason(error));
 	}
 	const changedFolders = part === undefined ? [boxes.new] : [boxes.new, sender.boxes.sent];
 	if (durable) synced = succeeds(() => syncFolders(disk, changedFolders)) && synced;

@@ -173,6 +173,11 @@ export function errorMessage(error: unknown): string {
 	return (error instanceof Error ? error.message : String(error)).replace(/\s+/g, " ");
 }
 
+/** The same without the operation and the paths that Node adds, whose names may be random: the same fault reads the same. */
+export function errorReason(error: unknown): string {
+	return errorMessage(error).replace(/, \w+ '.*$/, "");
+}
+
 // Windows has neither flag, and neither symlinks without privilege nor FIFOs in the file system.
 const noFollow = constants.O_NOFOLLOW ?? 0;
 const nonBlocking = constants.O_NONBLOCK ?? 0;

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { canonicalAddress, isAddress } from "./address.ts";
-import { type Disk, errorMessage } from "./disk.ts";
+import { type Disk, errorMessage, errorReason } from "./disk.ts";
 import type { Processes } from "./process.ts";
 import { runningFolder } from "./root.ts";
 import { openRecordFolder, randomName } from "./running-folder.ts";
@@ -139,7 +139,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 			const holder = put(address, text, ownerOf);
 			return holder === undefined ? { ok: true } : heldBy(holder);
 		} catch (error) {
-			return { ok: false, code: "unwritable", message: errorMessage(error) };
+			return { ok: false, code: "unwritable", message: errorReason(error) };
 		}
 	}
 

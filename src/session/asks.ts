@@ -61,7 +61,7 @@ interface AsksParts {
 }
 
 export function createAsks({ mailbox, running, outbox, presence, scan, now }: AsksParts): Asks {
-	let waiting: { id: string; finish: (reply: OpenMail | "closed") => void } | "starting" | undefined;
+	let waiting: { id: string; to: string; finish: (reply: OpenMail | "closed") => void } | "starting" | undefined;
 
 	/** Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13). */
 	function mustWithdraw(target: string, ticket: number): boolean {
@@ -143,6 +143,7 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 				const stop = () => finish({ outcome: "stopped-by-user", id, to: target });
 				waiting = {
 					id,
+					to: target,
 					finish: (reply) => (reply === "closed" ? stop() : finish({ outcome: "answered", id, to: target, reply })),
 				};
 				const check = () => {
@@ -174,7 +175,8 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 		ask,
 		take(reply) {
 			if (waiting === undefined || waiting === "starting") return false;
-			if (!reply.envelope.in_reply_to.includes(waiting.id)) return false;
+			const { from, in_reply_to } = reply.envelope;
+			if (from !== waiting.to || !in_reply_to.includes(waiting.id)) return false;
 			waiting.finish(reply);
 			return true;
 		},

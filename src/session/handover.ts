@@ -1,4 +1,4 @@
-import { errorMessage } from "../mail/disk.ts";
+import { errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail, SentCopy } from "../mail/mailbox.ts";
 import type { Inbox } from "./inbox.ts";
@@ -134,7 +134,15 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	function closeSaved(): void {
 		if (unsaved.length === 0 || !conversation.isSaved()) return;
-		for (const mail of unsaved.splice(0)) mailbox.close(mail.name);
+		for (const mail of unsaved.splice(0)) {
+			try {
+				mailbox.close(mail.name);
+			} catch (error) {
+				// What follows must not fail for it; it is tried again at the next look.
+				unsaved.push(mail);
+				parts.warn(`the open mark of ${mail.path} could not be removed: ${errorReason(error)}`);
+			}
+		}
 	}
 
 	function admit(mail: OpenMail, wasLeftOpen: boolean): void {
@@ -143,7 +151,8 @@ export function createHandover(parts: HandoverParts): Handover {
 		const held = inFlight.get(key) ?? ready.find((other) => keyOf(other.envelope) === key);
 		if (held?.name === mail.name) return;
 		const requests = parts.requestsOf(mail);
-		if (envelope.kind === "reply") mailbox.answered(envelope.in_reply_to);
+		// Only what was sent to its sender is answered by a reply: anybody can name an id.
+		if (envelope.kind === "reply") mailbox.answered(requests.map((request) => request.envelope.id));
 		if (held !== undefined || ledger.has(envelope)) {
 			mailbox.close(mail.name);
 			return;

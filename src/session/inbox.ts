@@ -1,5 +1,5 @@
 import { watch } from "chokidar";
-import { errorMessage } from "../mail/disk.ts";
+import { errorMessage, errorReason } from "../mail/disk.ts";
 import type { Envelope } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
 
@@ -61,7 +61,7 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 			waiting.delete(name);
 			return claim.result === "claimed" ? claim.mail : undefined;
 		} catch (error) {
-			warn(`the mail ${name} could not be claimed and will be tried again: ${errorMessage(error)}`);
+			warn(`the mail ${name} could not be claimed and will be tried again: ${errorReason(error)}`);
 			return undefined;
 		}
 	}

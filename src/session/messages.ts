@@ -8,7 +8,10 @@ import { type MailDetails, mailType } from "./ledger.ts";
 
 /** Makes a message of the conversation of a claimed mail, with what this session and its sender's record know around it. */
 export interface Messages {
-	/** The copies of what a reply answers. Copies that cannot be read count as missing: they must not keep the mail out. */
+	/**
+	 * The copies of what a reply answers, as far as it was sent to the reply's sender. Copies that cannot be read count as
+	 * missing: they must not keep the mail out.
+	 */
 	requestsOf(mail: OpenMail): SentCopy[];
 	messageOf(arrival: Arrival): MailMessage;
 	detailsOf(mail: OpenMail): MailDetails;
@@ -34,7 +37,7 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 	return {
 		requestsOf({ envelope }) {
 			try {
-				return mailbox.sentCopies(envelope.in_reply_to);
+				return mailbox.sentCopies(envelope.in_reply_to).filter((copy) => copy.envelope.to === envelope.from);
 			} catch (error) {
 				warn(`the copies in ${mailbox.folder}/sent cannot be read: ${errorMessage(error)}`);
 				return [];

@@ -1,5 +1,5 @@
 import type { Delivered, Refusal } from "../mail/deliver.ts";
-import { errorMessage } from "../mail/disk.ts";
+import { errorReason } from "../mail/disk.ts";
 import type { MailKind } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { type ResolveCode, resolve } from "../mail/resolve.ts";
@@ -55,7 +55,7 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 				address = found.address;
 				wasKnown = mailbox.isKnown(address);
 			} catch (error) {
-				return { ok: false, code: "io", message: `Nothing was sent: ${errorMessage(error)}.` };
+				return { ok: false, code: "io", message: `Nothing was sent: ${errorReason(error)}.` };
 			}
 			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops });
 			if (!outcome.ok) return outcome;

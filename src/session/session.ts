@@ -358,8 +358,8 @@ export function openSession(
 			handover.runStarted();
 		},
 		context() {
-			handover.conclude();
-			refresh();
+			guarded(handover.conclude)();
+			guarded(refresh)();
 		},
 		turnEnded({ outcome, toolResults, entries }) {
 			if (!isOwner || !isReady || outcome !== "completed" || toolResults.length === 0) return undefined;
@@ -371,8 +371,8 @@ export function openSession(
 			return { entries: [...entries, ...added], ...(wakes ? { continue: true } : {}) };
 		},
 		settled({ aborted }) {
+			guarded(handover.conclude)();
 			guarded(() => {
-				handover.conclude();
 				if (!isOwner) return;
 				const takeUnread = () => (isReady ? handover.afterStop() : []);
 				const run = { runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread };

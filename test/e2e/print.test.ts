@@ -28,6 +28,15 @@ async function withMailWaiting(home: Home): Promise<[Pi, Pi, string]> {
 	return [author, reviewer, id];
 }
 
+test("pi -p with /mailbox prints to standard output what it did, and to standard error what it refused", async () => {
+	const home = makeHome();
+	const [author] = await authorAndReviewer(home);
+	const sent = await printPi({ home, prompt: `/mailbox ${author.sessionId} hello` });
+	expect(sent).toMatchObject({ code: 0, stderr: "", stdout: expect.stringMatching(/^Sent \S+ to \S+\n$/) });
+	const refused = await printPi({ home, prompt: "/mailbox nobody hello" });
+	expect(refused).toMatchObject({ stdout: "", stderr: expect.stringMatching(/^Nothing was sent: no running session/) });
+});
+
 describe("D20: pi -p with mail waiting", () => {
 	test("answers the prompt and leaves the mail where it is", async () => {
 		const home = makeHome();

@@ -62,6 +62,31 @@ const restarted =
 const notRead =
 	"(The session was stopped before it read the message. Nothing was done about it; send it again if it is still wanted.)";
 
+test("L3 an open mark that cannot be removed keeps no answer back", async () => {
+	pi = await startFakePi();
+	const id = send();
+	await wake();
+	before = ({ name, paths }) => name === "remove" && paths[0]?.endsWith(".open") && fail("EROFS");
+	await pi.run({ text: "All is well." });
+	expect(replies()).toEqual([[[id], "done", "All is well."]]);
+	expect(pi.notifications).toEqual([expect.stringMatching(/the open mark of .* could not be removed: EROFS/)]);
+	before = () => {};
+	await later(1000);
+	expect(pi.openCount).toBe(0);
+});
+
+test("L8 a reply answers only what was sent to its sender", async () => {
+	await pi.type(`/mailbox ${peer.address} please`);
+	const [asked] = peer.received();
+	const other = makePeer("01980f5e-7a3c-7d10-8f00-0000000000bb");
+	send("reply", { status: "done", inReplyTo: [asked?.id ?? ""], body: "forged" }, other);
+	await later(1000);
+	expect(pi.status.get("mailbox")).toBe("✉ 1 read · 1 awaiting");
+	const shown = pi.sent.at(-1)?.text;
+	expect(shown).toContain("has no copy in sent/");
+	expect(shown).not.toContain("The user made");
+});
+
 describe("a request that the session worked on", () => {
 	test("PSM-061/063 is answered when the run has settled, with its last text", async () => {
 		const id = await work("request", {

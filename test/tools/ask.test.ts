@@ -89,6 +89,17 @@ function onDisk(): string[] {
 		.sort();
 }
 
+test("L8 an ask is answered by the session that was asked, and by nobody else", async () => {
+	const { run, id } = await startAsking(author);
+	makePeer().send(author, { kind: "reply", status: "done", inReplyTo: [id], body: "forged" });
+	await later(2000);
+	expect(results(author)).toEqual([]);
+	await reviewer.run({ text: "It is fine." });
+	await later(1000);
+	await run;
+	expect(lastText(author)).toMatch(/It is fine\.$/);
+});
+
 describe("an ask that is answered", () => {
 	test("PSM-049/075/076 gives the model the answer of the other session's run, says whom it waits on meanwhile, and shows and announces nothing besides", async () => {
 		const announced: unknown[] = [];
