@@ -1,15 +1,18 @@
-import { existsSync, readdirSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, symlinkSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { packAndInstall } from "./support/install.ts";
-import { cleanUp, environment, type Home, makeHome, run, startPi } from "./support/pi.ts";
+import { cleanUp, environment, type Home, makeHome, type PiOptions, repository, run, startPi } from "./support/pi.ts";
 
 afterEach(cleanUp);
 
-/** Two sessions of an installed package exchange a request and its answer. */
-async function exchangeMail(home: Home, env: Readonly<Record<string, string>> = {}): Promise<void> {
-	const author = await startPi({ home, name: "author", extensions: [], env });
-	const reviewer = await startPi({ home, name: "reviewer", extensions: [], env });
+/** Two sessions, of an installed package unless `extensions` says otherwise, exchange a request and its answer. */
+async function exchangeMail(
+	home: Home,
+	{ env = {}, extensions = [] }: Pick<PiOptions, "env" | "extensions"> = {},
+): Promise<void> {
+	const author = await startPi({ home, name: "author", extensions, env });
+	const reviewer = await startPi({ home, name: "reviewer", extensions, env });
 	await author.prompt("/mailbox reviewer !say It is fine.");
 	await reviewer.settled();
 	await author.waitFor((event) => event.type === "message_end" && event.message.role === "custom", {
@@ -45,6 +48,15 @@ test("D4 the published package, installed as a user would, carries mail, and is 
 	await exchangeMail(home);
 });
 
+test("D4 a checkout without a bundle loads its source, and carries mail as well", async () => {
+	const home = makeHome();
+	const checkout = join(home.path, "checkout");
+	cpSync(join(repository, "src"), join(checkout, "src"), { recursive: true });
+	cpSync(join(repository, "package.json"), join(checkout, "package.json"));
+	symlinkSync(join(repository, "node_modules"), join(checkout, "node_modules"));
+	await exchangeMail(home, { extensions: [join(checkout, "src/extension.js")] });
+});
+
 const oldestNode = process.env.OLDEST_NODE ?? "";
 
 test.skipIf(!existsSync(oldestNode))("D2 the published package works on Pi's oldest Node, 22.19", async () => {
@@ -53,5 +65,5 @@ test.skipIf(!existsSync(oldestNode))("D2 the published package works on Pi's old
 	const { stdout } = await run("node", ["--version"], { env: { ...environment(home), PATH }, cwd: home.workDir });
 	expect(stdout.trim()).toBe("v22.19.0");
 	await packAndInstall(home);
-	await exchangeMail(home, { PATH });
+	await exchangeMail(home, { env: { PATH } });
 });

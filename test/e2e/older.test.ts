@@ -17,7 +17,7 @@ function openOlderSession(home: Home): void {
 	const record = {
 		address: older,
 		name: "older",
-		cwd: "/work/older",
+		cwd: "/home/me/older",
 		pid: process.pid,
 		state: "idle",
 		waitingOn: "",
@@ -60,7 +60,7 @@ test("PSM-013/014/027, D1 a session of an older copy and one of ours exchange re
 	await footer(pi, "✉ 1 read");
 	expect(mailEntries(pi)[0]?.text).toMatch(
 		new RegExp(
-			`^\\[mailbox\\] From older \\(${older}, working in /work/older\\).*\\n> please check the parser\\n.*It is fine\\.`,
+			`^\\[mailbox\\] From older \\(${older}, working in /home/me/older\\).*\\n> please check the parser\\n.*It is fine\\.`,
 			"s",
 		),
 	);

@@ -96,6 +96,26 @@ test("PSM-049/075/076 the author's model asks the reviewer's and gets its answer
 	expect(author.stderr + reviewer.stderr).toBe("");
 });
 
+test("PSM-064/067/078 an ask whose run fails, or is stopped by its user, is answered so at once, and not as an answer", async () => {
+	const home = makeHome();
+	const rules = [
+		{ if: "this will fail", script: "!error boom" },
+		{ if: "this will be stopped", script: "!slow 20000 It is fine, I think, but let me go on and look." },
+	];
+	const [author, reviewer] = await authorAndReviewer(home, { rules });
+	const ask = (message: string) => `!tool session_mail_ask ${JSON.stringify({ to: "reviewer", message })}`;
+	await author.prompt(`${ask("this will fail")}\n!next\n${ask("this will be stopped")}\n!next\n!say Thanks.`);
+	await eventually(() => mailEntries(reviewer).length === 2, { what: "The second ask" });
+	await reviewer.command({ type: "abort" });
+	await author.settled();
+	const label = (status: string) =>
+		`No answer: the run of reviewer (${reviewer.sessionId}) ended with status ${status}. What follows is not an answer:`;
+	const [failed, stopped] = toolResults(author).map(({ text }) => text);
+	expect(failed).toContain(`${label("failed")}\n\n(The run ended on an error before it finished: boom.`);
+	expect(stopped).toContain(`${label("stopped")}\n\n(The user stopped the run before it finished.`);
+	await allClosed(home, author.sessionId);
+});
+
 test("PSM-050/076 a stop during an ask ends the wait; the answer comes as mail and wakes the author", async () => {
 	const home = makeHome();
 	const rules = [{ if: "is it fine?", script: "!slow 2500 It is fine." }];

@@ -343,7 +343,7 @@ describe("older copies of this package share the mail root", () => {
 		const record = {
 			address,
 			name: "older",
-			cwd: "/work/older",
+			cwd: "/home/me/older",
 			pid: process.ppid,
 			state: "idle",
 			waitingOn: "",
@@ -386,7 +386,7 @@ describe("older copies of this package share the mail root", () => {
 		const answer = older.send(pi, { kind: "reply", hops: 1, in_reply_to: [request.id], status: "done", body: "fine" });
 		await later(1000);
 		expect(ids(pi)).toEqual([answer]);
-		expect(pi.mails()[0]?.text).toContain(`[mailbox] From older (${older.address}, working in /work/older)`);
+		expect(pi.mails()[0]?.text).toContain(`[mailbox] From older (${older.address}, working in /home/me/older)`);
 		expect([pi.hasRunToPlay, footer(pi)]).toEqual([false, "✉ 1 read"]);
 	});
 
@@ -460,7 +460,7 @@ describe("older copies of this package share the mail root", () => {
 		const older = olderSession(fields);
 		const pi = await seasonedPi();
 		const { text } = await call(pi, "session_mail_list", {});
-		expect(text).toContain(`- older (${older.address}), /work/older, idle`);
+		expect(text).toContain(`- older (${older.address}), /home/me/older, idle`);
 		await later(5000);
 		expect(existsSync(join(mailRoot(), "running", `${older.address}.json`))).toBe(true);
 	});
