@@ -12,7 +12,7 @@ export default async function sessionMail(pi) {
 		core.default(pi);
 	} catch (error) {
 		const missing = existsSync(bundle) || existsSync(source) ? String(error) : "its files are missing";
-		const text = `pi-session-mail is off: ${missing}. Install it again with: pi install npm:pi-session-mail`;
+		const text = `pi-session-mail is off, because ${missing}; install it again with: pi install npm:pi-session-mail`;
 		pi.on("session_start", (_event, ctx) => {
 			if (ctx.hasUI) ctx.ui.notify(text, "warning");
 			else console.error(text);

@@ -104,9 +104,9 @@ function isStale(pi: ExtensionAPI): boolean {
 function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext, self: Owner): string | undefined {
 	const owner = owners.get(ctx.sessionManager);
 	if (owner !== undefined && owner !== self && !owner.isGone()) {
-		return "pi-session-mail is loaded twice; this copy does nothing. Remove one of the two with: pi remove <source>";
+		return "pi-session-mail is loaded twice, so this copy does nothing; remove one of the two with: pi remove <source>";
 	}
 	const foreign = pi.getAllTools().find((tool) => toolNames.includes(tool.name));
 	if (foreign === undefined) return undefined;
-	return `another extension already has the tool ${foreign.name}, so this copy does nothing. Remove one of the two with: pi remove <source>`;
+	return `another extension already has the tool ${foreign.name}, so this copy does nothing; remove one of the two with: pi remove <source>`;
 }

@@ -9,7 +9,7 @@ import { FakePi, later, makePeer, startFakePi, useFakeMachine } from "./support/
 useFakeMachine();
 
 const loadedTwice =
-	"mailbox: pi-session-mail is loaded twice; this copy does nothing. Remove one of the two with: pi remove <source>";
+	"mailbox: pi-session-mail is loaded twice, so this copy does nothing; remove one of the two with: pi remove <source>";
 
 /** Every event that the extension listens to. */
 async function emitAll(pi: FakePi): Promise<void> {
@@ -124,7 +124,7 @@ describe("D25 two copies of the package in one session", () => {
 			const other = (pi: ExtensionAPI) => pi.registerTool({ name } as Parameters<ExtensionAPI["registerTool"]>[0]);
 			const pi = await startFakePi({ extensions: [sessionMail, other] });
 			expect(pi.notifications).toEqual([
-				`mailbox: another extension already has the tool ${name}, so this copy does nothing. Remove one of the two with: pi remove <source>`,
+				`mailbox: another extension already has the tool ${name}, so this copy does nothing; remove one of the two with: pi remove <source>`,
 			]);
 			expect([pi.commands.size, vi.getTimerCount(), existsSync(mailRoot())]).toEqual([0, 0, false]);
 		},

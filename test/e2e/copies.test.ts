@@ -35,7 +35,7 @@ async function mailboxCommands(pi: Pi): Promise<string[]> {
 }
 
 const loadedTwice =
-	"mailbox: pi-session-mail is loaded twice; this copy does nothing. Remove one of the two with: pi remove <source>";
+	"mailbox: pi-session-mail is loaded twice, so this copy does nothing; remove one of the two with: pi remove <source>";
 
 test("D25: of two copies one works and the other says so, in every session of the process", async () => {
 	const home = makeHome();
@@ -78,7 +78,7 @@ test.each(["before", "after"])(
 		const older = fixture("older-copy.js");
 		const pi = await startPi({ home, extensions: order === "before" ? [ours, older] : [older, ours] });
 		expect(pi.notifications()).toEqual([
-			"mailbox: another extension already has the tool session_mail_list, so this copy does nothing. Remove one of the two with: pi remove <source>",
+			"mailbox: another extension already has the tool session_mail_list, so this copy does nothing; remove one of the two with: pi remove <source>",
 		]);
 		expect(await mailboxCommands(pi)).toEqual(["mailbox"]);
 		expect(await typeMailbox(pi, "")).toBe("the older copy");
@@ -97,7 +97,7 @@ test("D4: when the files of the package are missing, Pi starts and says how to g
 	cpSync(ours, entry);
 	const pi = await startPi({ home, extensions: [entry] });
 	expect(pi.notifications()).toEqual([
-		"pi-session-mail is off: its files are missing. Install it again with: pi install npm:pi-session-mail",
+		"pi-session-mail is off, because its files are missing; install it again with: pi install npm:pi-session-mail",
 	]);
 	await pi.prompt("!say hello");
 	await pi.settled();
