@@ -91,7 +91,19 @@ export function mailsIn(home: Home, address: string, box: Box): Envelope[] {
 
 /** The replies that have been written to a session, whether it has read them or not. */
 export function repliesTo(home: Home, address: string): Envelope[] {
-	return [...mailsIn(home, address, "cur"), ...mailsIn(home, address, "new")].filter((mail) => mail.kind === "reply");
+	// new/ before cur/, in both steps: the session may claim a mail between any two of them.
+	const names = new Set([...namesIn(home, address, "new"), ...namesIn(home, address, "cur")]);
+	const mails = [...names].filter((name) => name.endsWith(".json")).map((name) => mailNamed(home, address, name));
+	return mails.filter((mail) => mail.kind === "reply");
+}
+
+function mailNamed(home: Home, address: string, name: string): Envelope {
+	const waiting = join(home.mailRoot, address, "new", name);
+	try {
+		return JSON.parse(readFileSync(waiting, "utf8"));
+	} catch {
+		return JSON.parse(readFileSync(join(home.mailRoot, address, "cur", name), "utf8"));
+	}
 }
 
 /** Waits until the one reply to this request is in the conversation of its sender; returns it. */
