@@ -66,9 +66,10 @@ export default function sessionMail(pi: ExtensionAPI): void {
 	pi.on("session_info_changed", ({ name }) => session?.renamed(name));
 	pi.on("session_shutdown", (event, ctx) => {
 		if (owners.get(ctx.sessionManager) === owner) owners.delete(ctx.sessionManager);
-		if (session !== undefined && event.reason === "reload") rememberTools(pi, ctx);
+		const isReloaded = session !== undefined && event.reason === "reload";
 		session?.shutDown(event);
 		session = undefined;
+		if (isReloaded) rememberTools(pi, ctx);
 	});
 }
 

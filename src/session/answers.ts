@@ -128,10 +128,7 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		settleRun({ runStart, aborted, hops, takeUnread }) {
 			const { lastAssistant, ...outcome } = outcomeOfRun(branch(), runStart, aborted);
 			const unread = outcome.end === "stopped" ? takeUnread() : [];
-			const held = give({ ...outcome, owed: [...owed(lastAssistant), ...unread.flatMap(unreadItem)] }, hops);
-			// The note of the settle stands for them in the ledger.
-			for (const mail of unread) mailbox.close(mail.name);
-			return held;
+			return give({ ...outcome, owed: [...owed(lastAssistant), ...unread.flatMap(unreadItem)] }, hops);
 		},
 		failUnread: (mail, reason) => fail(unreadItem(mail), `This mail could not be handed over: ${reason}.`),
 		settleRestart() {

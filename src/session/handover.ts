@@ -103,7 +103,8 @@ export function createHandover(parts: HandoverParts): Handover {
 	let ready: Arrival[] = [];
 	/** Given to Pi or to a waiting ask. */
 	const inFlight = new Map<string, Arrival>();
-	const unsaved: OpenMail[] = [];
+	/** Done with, as soon as the entries that prove it are saved; by name. */
+	const unsaved = new Map<string, OpenMail>();
 	/** While mail is offered to other extensions, one of them may ask for more, or start a run. */
 	let isAdmitting = false;
 	let failures = 0;
@@ -133,13 +134,13 @@ export function createHandover(parts: HandoverParts): Handover {
 	}
 
 	function closeSaved(): void {
-		if (unsaved.length === 0 || !conversation.isSaved()) return;
-		for (const mail of unsaved.splice(0)) {
+		if (unsaved.size === 0 || !conversation.isSaved()) return;
+		for (const mail of unsaved.values()) {
 			try {
 				mailbox.close(mail.name);
+				unsaved.delete(mail.name);
 			} catch (error) {
 				// What follows must not fail for it; it is tried again at the next look.
-				unsaved.push(mail);
 				parts.warn(`the open mark of ${mail.path} could not be removed: ${errorReason(error)}`);
 			}
 		}
@@ -154,7 +155,7 @@ export function createHandover(parts: HandoverParts): Handover {
 		// Only what was sent to its sender is answered by a reply: anybody can name an id.
 		if (envelope.kind === "reply") mailbox.answered(requests.map((request) => request.envelope.id));
 		if (held !== undefined || ledger.has(envelope)) {
-			mailbox.close(mail.name);
+			unsaved.set(mail.name, mail);
 			return;
 		}
 		const isLate = envelope.kind === "reply" && requests.some((request) => request.envelope.kind === "ask");
@@ -164,15 +165,13 @@ export function createHandover(parts: HandoverParts): Handover {
 		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
 		else if (!parts.isTakenOver(arrival)) ready.push(arrival);
 		// One that could not be noted stays open, and is announced once more at the next start.
-		else if (ledger.has(envelope)) unsaved.push(mail);
+		else if (ledger.has(envelope)) unsaved.set(mail.name, mail);
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
 		const isOff = parts.isOff();
-		// Answered at a stop, or brought by another process of this session.
-		for (const arrival of ready) if (ledger.has(arrival.envelope)) mailbox.close(arrival.name);
-		ready = ready.filter(({ envelope }) => !ledger.has(envelope)).sort((a, b) => (a.name < b.name ? -1 : 1));
+		ready.sort((a, b) => (a.name < b.name ? -1 : 1));
 		const taken: Arrival[] = [];
 		const messages: MailMessage[] = [];
 		let bytes = 0;
@@ -197,11 +196,14 @@ export function createHandover(parts: HandoverParts): Handover {
 		for (const [key, arrival] of inFlight) {
 			if (!ledger.has(arrival.envelope)) continue;
 			inFlight.delete(key);
-			unsaved.push(arrival);
+			unsaved.set(arrival.name, arrival);
 			if (arrival.wakes) parts.onWake(arrival.envelope.hops);
 			failures = 0;
 			notBefore = 0;
 		}
+		// Answered at a stop, or brought by another process of this session.
+		for (const arrival of ready) if (ledger.has(arrival.envelope)) unsaved.set(arrival.name, arrival);
+		ready = ready.filter(({ envelope }) => !ledger.has(envelope));
 		closeSaved();
 	}
 
@@ -281,7 +283,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			return ready.length + inFlight.size;
 		},
 		get unsavedCount() {
-			return unsaved.length;
+			return unsaved.size;
 		},
 	};
 }

@@ -60,7 +60,7 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
-			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, isDurable() && !outcome.durable) };
+			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, !outcome.durable && isDurable()) };
 		},
 		hopRefusal(hops) {
 			const limit = hopLimit();

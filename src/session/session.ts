@@ -126,6 +126,20 @@ export function openSession(
 		warn: (path, why) => warn(`${path}: ${why}`),
 	});
 
+	// Before the parts, whose timers read it.
+	/** In print and JSON mode a run that mail starts would make the prompt fail (design D20). */
+	const canWake = ctx.mode === "tui" || ctx.mode === "rpc";
+	let isOwner = false;
+	/** Whether what earlier processes left is taken in: until then nothing is handed over, to keep the order. */
+	let isReady = false;
+	let isClosed = false;
+	/** Ends the bulk work that is under way. */
+	const cancels: (() => void)[] = [];
+	/** The last entry before the run; undefined while none runs. */
+	let runStart: { leaf: string | null } | undefined;
+	let shownStatus: string | undefined;
+	let repliesNotBefore = 0;
+
 	const conversation = openConversation(pi, ctx);
 	const ledger = createLedger(address);
 	ledger.read(conversation.entries());
@@ -157,23 +171,16 @@ export function openSession(
 	});
 	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn });
 
-	/** In print and JSON mode a run that mail starts would make the prompt fail (design D20). */
-	const canWake = ctx.mode === "tui" || ctx.mode === "rpc";
-	let isOwner = presence.isOwner();
-	// Until its record stood, another session could prune its folder as that of a closed one.
-	makeBoxes(disk, boxesOf(root, address));
-	/** Whether what earlier processes left is taken in: until then nothing is handed over, to keep the order. */
-	let isReady = false;
-	let isClosed = false;
-	/** Ends the bulk work that is under way. */
-	const cancels: (() => void)[] = [];
-	/** The last entry before the run; undefined while none runs. */
-	let runStart: { leaf: string | null } | undefined;
-	let shownStatus: string | undefined;
-	let repliesNotBefore = 0;
-
-	if (isOwner) recover(start.reason !== "reload");
-	if (canWake) inbox.watch(guarded(pump));
+	try {
+		isOwner = presence.isOwner();
+		// Until its record stood, another session could prune its folder as that of a closed one.
+		makeBoxes(disk, boxesOf(root, address));
+		if (isOwner) recover(start.reason !== "reload");
+		if (canWake) inbox.watch(guarded(pump));
+	} catch (error) {
+		end(false);
+		throw error;
+	}
 
 	/** Mail that arrives, a gate that opens, a run that settled, an ask that waits: all of it ends here. */
 	function pump(): void {

@@ -75,6 +75,29 @@ test("L3 an open mark that cannot be removed keeps no answer back", async () => 
 	expect(pi.openCount).toBe(0);
 });
 
+test("a mailbox that fails while it opens is off, and leaves no timer, no record and no dead Pi behind", async () => {
+	let opened = 0;
+	const own = join(mailRoot(), "0197a3f2-4444-7000-8000-00000000000d");
+	before = ({ name, paths }) => name === "ensureFolder" && paths[0] === own && ++opened === 2 && fail("ENOSPC");
+	const other = await startFakePi({ id: "0197a3f2-4444-7000-8000-00000000000d" });
+	expect(other.notifications).toEqual([expect.stringMatching(/^mailbox: mailbox is off: ENOSPC/)]);
+	expect(existsSync(join(mailRoot(), "running", `${other.address}.json`))).toBe(false);
+	await later(10_000);
+	expect(other.notifications).toHaveLength(1);
+});
+
+test("L1 mail whose entry is not saved yet keeps its open mark, also when it is found a second time", async () => {
+	pi = await startFakePi();
+	const id = send("reply", { status: "done" });
+	await later(1000);
+	expect([pi.mails().map((mail) => mail.id), existsSync(pi.file), pi.openCount]).toEqual([[id], false, 1]);
+	send("reply", { status: "done", id });
+	await later(1000);
+	expect([pi.mails().length, pi.openCount]).toEqual([1, 2]);
+	await pi.run({ prompt: "hello" });
+	expect(pi.openCount).toBe(0);
+});
+
 test("L8 a reply answers only what was sent to its sender", async () => {
 	await pi.type(`/mailbox ${peer.address} please`);
 	const [asked] = peer.received();
