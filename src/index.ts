@@ -7,7 +7,7 @@ import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
 import { settingsPath } from "./mail/settings.ts";
 import { mailType } from "./session/ledger.ts";
-import { type MailSession, openSession } from "./session/session.ts";
+import { type Machine, type MailSession, openSession } from "./session/session.ts";
 import { tell } from "./session/warnings.ts";
 import { registerTools, rememberTools, toolNames } from "./tools/register.ts";
 import { renderMail } from "./view/mail.ts";
@@ -16,15 +16,7 @@ import { renderMail } from "./view/mail.ts";
  * The extension: makes the parts and connects them to Pi. Nothing is registered before `session_start`, where a second
  * copy of this package can still step back (design D25).
  */
-export default function sessionMail(pi: ExtensionAPI): void {
-	const machine = {
-		disk: nodeDisk(),
-		processes: systemProcesses(),
-		now: Date.now,
-		root: mailRoot,
-		settingsFile: settingsPath,
-		whileAlone,
-	};
+export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMachine()): void {
 	const owner: Owner = { isGone: () => isStale(pi) };
 	let session: MailSession | undefined;
 	let isRegistered = false;
@@ -71,6 +63,17 @@ export default function sessionMail(pi: ExtensionAPI): void {
 		session = undefined;
 		if (isReloaded) rememberTools(pi, ctx);
 	});
+}
+
+function thisMachine(): Machine {
+	return {
+		disk: nodeDisk(),
+		processes: systemProcesses(),
+		now: Date.now,
+		root: mailRoot,
+		settingsFile: settingsPath,
+		whileAlone,
+	};
 }
 
 /** A copy of the package that has a session's mailbox. Copies of different versions may meet: keep its shape. */

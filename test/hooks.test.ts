@@ -10,16 +10,8 @@ import type { Envelope } from "../src/mail/envelope.ts";
 import type { SentCopy } from "../src/mail/mailbox.ts";
 import { mailRoot } from "../src/mail/root.ts";
 import { envelopeText, fail, type Operation, watchedDisk } from "./support/disk.ts";
-import {
-	type Extension,
-	FakePi,
-	type FakePiOptions,
-	later,
-	makePeer,
-	type Peer,
-	startFakePi,
-	useFakeMachine,
-} from "./support/fake-pi.ts";
+import { later, useFakeMachine } from "./support/fake-machine.ts";
+import { type Extension, FakePi, type FakePiOptions, makePeer, type Peer, startFakePi } from "./support/fake-pi.ts";
 
 const seams = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));
 vi.mock(import("../src/mail/disk.ts"), async (importOriginal) => {

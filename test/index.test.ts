@@ -4,7 +4,8 @@ import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { describe, expect, test, vi } from "vitest";
 import sessionMail from "../src/index.ts";
 import { mailRoot } from "../src/mail/root.ts";
-import { FakePi, later, makePeer, startFakePi, useFakeMachine } from "./support/fake-pi.ts";
+import { later, useFakeMachine } from "./support/fake-machine.ts";
+import { FakePi, makePeer, startFakePi } from "./support/fake-pi.ts";
 
 useFakeMachine();
 

@@ -4,7 +4,8 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { parseArgument } from "../../src/commands/mailbox.ts";
 import { maxUnread } from "../../src/mail/deliver.ts";
 import { mailRoot } from "../../src/mail/root.ts";
-import { FakePi, later, makePeer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { FakePi, makePeer, startFakePi } from "../support/fake-pi.ts";
 
 describe("what was typed after /mailbox", () => {
 	const names = ["review", "review team", "o'hara", "a.b"];

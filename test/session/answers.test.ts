@@ -5,7 +5,8 @@ import type { Draft } from "../../src/mail/deliver.ts";
 import type { Disk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { fail, type Operation, watchedDisk } from "../support/disk.ts";
-import { FakePi, later, makePeer, type Peer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 /** What happens before each operation on disk. */
 const faults = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));

@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { fail, type Operation, watchedDisk } from "../support/disk.ts";
-import { type FakePi, later, makePeer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, makePeer, startFakePi } from "../support/fake-pi.ts";
 
 /** What happens before each operation on disk. */
 const faults = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));

@@ -11,7 +11,8 @@ import { createInbox } from "../../src/session/inbox.ts";
 import { createLedger, type MailDetails } from "../../src/session/ledger.ts";
 import { createMessages } from "../../src/session/messages.ts";
 import { alice, bob, fail, sent, testRoot } from "../support/disk.ts";
-import { type FakePi, later, makePeer, type Peer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 

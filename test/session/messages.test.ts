@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { Draft } from "../../src/mail/deliver.ts";
 import type { MailDetails } from "../../src/session/ledger.ts";
-import { type FakePi, later, makePeer, type Peer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 

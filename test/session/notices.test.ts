@@ -2,7 +2,8 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { mailRoot } from "../../src/mail/root.ts";
-import { later, makePeer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { makePeer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 

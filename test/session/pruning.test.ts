@@ -8,7 +8,8 @@ import { mailRoot } from "../../src/mail/root.ts";
 import type { Running } from "../../src/mail/running.ts";
 import { pruneInSlices, type WhileAlone } from "../../src/session/pruning.ts";
 import { alice, fail, type Operation, watchedDisk } from "../support/disk.ts";
-import { FakePi, later, makePeer, type Peer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 const seams = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));
 vi.mock(import("../../src/mail/disk.ts"), async (importOriginal) => {

@@ -5,15 +5,8 @@ import { SessionManager } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test } from "vitest";
 import { mailRoot } from "../../src/mail/root.ts";
 import { envelopeText } from "../support/disk.ts";
-import {
-	FakePi,
-	type FakePiOptions,
-	later,
-	makePeer,
-	type Peer,
-	startFakePi,
-	useFakeMachine,
-} from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { FakePi, type FakePiOptions, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 

@@ -1,5 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
 	type CustomMessageEntry,
@@ -15,7 +14,6 @@ import {
 	type TurnEndEvent,
 	type TurnEndEventResult,
 } from "@earendil-works/pi-coding-agent";
-import { afterEach, beforeEach, vi } from "vitest";
 import sessionMail from "../../src/index.ts";
 import type { Draft } from "../../src/mail/deliver.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
@@ -564,34 +562,8 @@ export function makePeer(address = "01980f5e-7a3c-7d10-8f00-0000000000aa"): Peer
 	};
 }
 
-/** Lets time pass, and happen what is due by then. */
-export async function later(ms: number): Promise<void> {
-	await vi.advanceTimersByTimeAsync(ms);
-}
-
-/**
- * Gives each test of a file an empty mail root and a clock that only {@link later} moves, and ends its sessions. A test in
- * which an extension failed and that did not expect it fails.
- */
-export function useFakeMachine(): void {
-	beforeEach(() => {
-		machine.home = mkdtempSync(join(tmpdir(), "fake-pi-"));
-		vi.stubEnv("XDG_STATE_HOME", join(machine.home, "state"));
-		vi.useFakeTimers({ now: Date.parse("2026-11-29T12:00:00.000Z") });
-	});
-	afterEach(async () => {
-		for (const pi of machine.sessions) await pi.shutDown();
-		const errors = [...machine.sessions].flatMap((pi) => pi.errors);
-		machine.sessions.clear();
-		vi.useRealTimers();
-		vi.unstubAllEnvs();
-		rmSync(machine.home, { recursive: true, force: true });
-		if (errors.length > 0) throw new Error(`an extension failed: ${errors.join("; ")}`);
-	});
-}
-
-/** Where the sessions of the current test live. */
-const machine = { home: "", sessions: new Set<FakePi>() };
+/** Where fake sessions live, and those that were made since it was cleared. Set `home` before the first. */
+export const machine = { home: "", sessions: new Set<FakePi>() };
 
 type Mode = ExtensionContext["mode"];
 type Handler = (event: object, ctx: ExtensionContext) => unknown;

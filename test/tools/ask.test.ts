@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { maxBodyBytes } from "../../src/mail/envelope.ts";
 import { mailRoot } from "../../src/mail/root.ts";
-import { type FakePi, later, makePeer, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, makePeer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 

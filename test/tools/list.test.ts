@@ -4,7 +4,8 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { mailRoot } from "../../src/mail/root.ts";
 import type { RunningSession } from "../../src/mail/running.ts";
 import { describeSessions } from "../../src/tools/list.ts";
-import { type FakePi, later, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, startFakePi } from "../support/fake-pi.ts";
 
 const ids = {
 	author: "0197a3f2-1111-7000-8000-00000000000a",

@@ -1,6 +1,7 @@
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test } from "vitest";
-import { type FakePi, later, startFakePi, useFakeMachine } from "../support/fake-pi.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 

@@ -1,0 +1,31 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, vi } from "vitest";
+import { machine } from "./fake-pi.ts";
+
+/** Lets time pass, and happen what is due by then. */
+export async function later(ms: number): Promise<void> {
+	await vi.advanceTimersByTimeAsync(ms);
+}
+
+/**
+ * Gives each test of a file an empty mail root and a clock that only {@link later} moves, and ends its sessions. A test in
+ * which an extension failed and that did not expect it fails.
+ */
+export function useFakeMachine(): void {
+	beforeEach(() => {
+		machine.home = mkdtempSync(join(tmpdir(), "fake-pi-"));
+		vi.stubEnv("XDG_STATE_HOME", join(machine.home, "state"));
+		vi.useFakeTimers({ now: Date.parse("2026-11-29T12:00:00.000Z") });
+	});
+	afterEach(async () => {
+		for (const pi of machine.sessions) await pi.shutDown();
+		const errors = [...machine.sessions].flatMap((pi) => pi.errors);
+		machine.sessions.clear();
+		vi.useRealTimers();
+		vi.unstubAllEnvs();
+		rmSync(machine.home, { recursive: true, force: true });
+		if (errors.length > 0) throw new Error(`an extension failed: ${errors.join("; ")}`);
+	});
+}
