@@ -15,7 +15,8 @@ interface MessageInbound {
 }
 
 /**
- * Serves `message:send` (`to`, an address, and `body`; sets `envelope` or `error`, PSM-092) and `message:scan` (sets
+ * Serves `message:send` (`to`, an address, `body` and, so that a repetition sends nothing twice, `id`, a UUID; sets
+ * `envelope` or `error`, PSM-092, and `duplicate` when this id was sent before) and `message:scan` (sets
  * `scanned` when all mail that waits was claimed and announced, PSM-094) before `emit` returns. Without a session
  * neither sets anything but `error`.
  */
@@ -41,16 +42,20 @@ export function announceMail(pi: ExtensionAPI, { envelope, path }: OpenMail, req
 }
 
 function send(payload: { [key: string]: unknown }, session: MailSession | undefined): void {
-	const { to, body } = payload;
+	const { to, body, id } = payload;
 	// Another provider was there first.
 	if (payload.envelope !== undefined || payload.error !== undefined) return;
 	if (session === undefined) payload.error = "Nothing was sent: this session has no mailbox.";
 	else if (typeof to !== "string" || !isAddress(to)) payload.error = "Nothing was sent: to is not an address.";
 	else if (typeof body !== "string") payload.error = "Nothing was sent: body is not a text.";
+	else if (id !== undefined && typeof id !== "string") payload.error = "Nothing was sent: id is not a text.";
 	else {
-		const sent = session.request(to, body);
-		if (sent.ok) payload.envelope = sent.envelope;
-		else payload.error = sent.message;
+		const sent = session.request(to, body, id);
+		if (!sent.ok) payload.error = sent.message;
+		else {
+			payload.envelope = sent.envelope;
+			if (sent.duplicate) payload.duplicate = true;
+		}
 	}
 }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import { canonicalAddress, isAddress } from "./address.ts";
+import { canonicalAddress, isAddress, isUuid } from "./address.ts";
 import { type Boxes, boxesOf, makeBoxes } from "./boxes.ts";
 import { type Disk, errorCode, errorReason, UnfitError } from "./disk.ts";
 import {
@@ -14,6 +14,7 @@ import {
 	type ReplyStatus,
 	serialiseEnvelope,
 } from "./envelope.ts";
+import { isSameMail, type Receipt, readReceipt, removeReceipt, writeReceipt } from "./receipt.ts";
 import type { MailboxState } from "./state.ts";
 
 /** What a sender decides about a mail; the rest of its envelope follows. */
@@ -27,28 +28,46 @@ export interface Draft {
 	inReplyTo?: readonly string[];
 	/** How the answering run ended; replies only. */
 	status?: ReplyStatus;
-	/** A UUID chosen by the caller, for a mail that may have to be sent again. Default: a new one. */
+	/**
+	 * A UUID chosen by the caller, for a mail that may have to be sent again: once it was sent, the same id from the same
+	 * address sends nothing more. Default: a new one.
+	 */
 	id?: string;
 }
 
-/** A mail that lies in its recipient's inbox. `durable` is false when a power cut could still undo it. */
+/** A mail that lies in its recipient's inbox, or did before it was read. */
 export interface Delivered {
 	ok: true;
 	envelope: Envelope;
+	/** False when a power cut could still undo it. */
 	durable: boolean;
 	/** The name of its file. */
 	name: string;
+	/** It was sent before under this id: nothing was sent now, and `envelope` is that of the first time. */
+	duplicate?: true;
 }
 
 /** Why nothing was sent: the code for programs, the message (one sentence) for people (design D9). */
 export interface Refusal {
 	ok: false;
-	code: "empty" | "too_large" | "invalid_address" | "self" | "invalid" | "mailbox_full" | "unfit_mailbox" | "io";
+	code:
+		| "empty"
+		| "too_large"
+		| "invalid_address"
+		| "self"
+		| "invalid"
+		| "id_used"
+		| "mailbox_full"
+		| "unfit_mailbox"
+		| "io";
 	message: string;
 }
 
 /** Most mails that wait in one inbox; answers are exempt (design D10). */
 export const maxUnread = 256;
+
+/** Names that were taken before another is not tried any more. */
+const maxTries = 100;
 
 interface Sender {
 	disk: Disk;
@@ -59,6 +78,8 @@ interface Sender {
 	now: () => number;
 	/** Whether a sent mail survives a power cut, or only a crash (design D5). */
 	isDurable: () => boolean;
+	/** Makes what is missing of the sender's own boxes; throws when they cannot be used. */
+	mend: () => void;
 }
 
 /**
@@ -66,6 +87,7 @@ interface Sender {
  * nothing was sent and nothing is left. The system calls in order, and what a crash after each leaves:
  *
  *   write and fsync tmp/<name>      rubbish in the recipient's tmp/
+ *   write sent/<id>.receipt         (for an id of the caller's only) the same, and a receipt without a mail: the next try sends
  *   link it as sent/<name>.part     the same, and a .part whose mail is nowhere: removed at the sender's next start
  *   rename tmp/<name> to new/       delivered; the .part becomes the copy at the sender's next start
  *   fsync new/ and sent/            the same, and a power cut cannot undo it
@@ -73,6 +95,7 @@ interface Sender {
  */
 export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const { disk, state } = sender;
+	const { sent } = sender.boxes;
 	const durable = sender.isDurable();
 	const to = canonicalAddress(draft.to);
 	const keepsCopy = draft.kind !== "reply";
@@ -80,11 +103,19 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	if (refusal !== undefined) return refusal;
 	const time = sender.now();
 	const envelope = envelopeOf(sender.address, to, draft, time);
+	const hasOwnId = draft.id !== undefined;
 	const text = serialiseEnvelope(envelope);
 	const unreadable = unreadableBecause(text);
 	if (unreadable !== undefined) return unreadable;
 	const boxes = boxesOf(sender.root, to);
 	let synced = durable;
+	try {
+		sender.mend();
+		const receipt = hasOwnId ? readReceipt(disk, sent, envelope.id) : undefined;
+		if (receipt !== undefined && isSent(sender, receipt)) return again(sender, receipt, envelope);
+	} catch (error) {
+		return refuse("io", errorReason(error));
+	}
 	try {
 		const changed = makeBoxes(disk, boxes);
 		if (durable) synced = succeeds(() => syncFolders(disk, changed));
@@ -97,27 +128,32 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 			: refuse("io", errorReason(error));
 	}
 
-	let unfinished: string | undefined;
+	/** What is removed again when the mail cannot be sent. */
+	const undo: (() => void)[] = [];
 	let part: string | undefined;
 	let name: string;
 	try {
-		name = envelopeFileName(state.nextStamp(time), envelope.id);
-		unfinished = join(boxes.tmp, name);
-		disk.create(unfinished, text, durable);
-		if (keepsCopy) {
-			part = join(sender.boxes.sent, `${name}.part`);
-			copy(disk, unfinished, part, text, durable);
+		name = write(sender, boxes, { id: envelope.id, text, time, durable }, undo);
+		if (hasOwnId) {
+			undo.push(() => removeReceipt(disk, sent, envelope.id));
+			writeReceipt(disk, sent, name, durable, envelope);
 		}
-		disk.rename(unfinished, join(boxes.new, name));
+		if (keepsCopy) {
+			const copied = join(sent, `${name}.part`);
+			part = copied;
+			undo.push(() => disk.remove(copied));
+			copy(disk, join(boxes.tmp, name), copied, text, durable);
+		}
+		disk.rename(join(boxes.tmp, name), join(boxes.new, name));
 	} catch (error) {
-		for (const path of [unfinished, part]) if (path !== undefined) succeeds(() => disk.remove(path));
+		for (const step of undo.reverse()) succeeds(step);
 		return refuse("io", errorReason(error));
 	}
-	const changedFolders = part === undefined ? [boxes.new] : [boxes.new, sender.boxes.sent];
+	const changedFolders = part === undefined ? [boxes.new] : [boxes.new, sent];
 	if (durable) synced = succeeds(() => syncFolders(disk, changedFolders)) && synced;
 	if (part !== undefined) {
 		const finished = part;
-		succeeds(() => finish(disk, finished, join(sender.boxes.sent, name), text, durable));
+		succeeds(() => finish(disk, finished, join(sent, name), text, durable));
 		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
 	}
 	return { ok: true, envelope, durable: synced, name };
@@ -127,6 +163,9 @@ function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined 
 	if (!isAddress(to)) return refuse("invalid_address", `${JSON.stringify(to.slice(0, 60))} is not an address`);
 	if (to === from) return refuse("self", "a session cannot send mail to itself");
 	if (draft.kind !== "reply" && draft.body.trim() === "") return refuse("empty", "the text is empty");
+	if (draft.id !== undefined && !isUuid(draft.id)) {
+		return refuse("invalid", `the id ${JSON.stringify(draft.id.slice(0, 60))} is not a UUID`);
+	}
 	const bytes = Buffer.byteLength(draft.body);
 	if (bytes <= maxBodyBytes) return undefined;
 	return refuse("too_large", `the text has ${bytes} bytes, more than the limit of ${maxBodyBytes}`);
@@ -134,7 +173,7 @@ function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined 
 
 function envelopeOf(from: string, to: string, draft: Draft, time: number): Envelope {
 	return {
-		id: draft.id ?? randomUUID(),
+		id: draft.id?.toLowerCase() ?? randomUUID(),
 		from,
 		to,
 		kind: draft.kind,
@@ -144,6 +183,46 @@ function envelopeOf(from: string, to: string, draft: Draft, time: number): Envel
 		ts: new Date(time).toISOString(),
 		body: draft.body,
 	};
+}
+
+/** Whether the mail of a receipt was delivered. One whose copy was taken back was not. */
+function isSent({ disk, root, boxes }: Sender, { name, envelope }: Receipt): boolean {
+	const recipient = boxesOf(root, envelope.to);
+	return [boxes.sent, recipient.new, recipient.cur].some((box) => disk.entry(join(box, name)) !== undefined);
+}
+
+function again({ disk, root, boxes, isDurable }: Sender, receipt: Receipt, draft: Envelope): Delivered | Refusal {
+	const { name, envelope } = receipt;
+	if (!isSameMail(receipt, draft)) return refuse("id_used", `the id ${draft.id} was used for another mail`);
+	// The first time may have been cut short before this.
+	const folders = [boxesOf(root, envelope.to).new, boxes.sent];
+	const durable = receipt.durable && isDurable() && succeeds(() => syncFolders(disk, folders));
+	return { ok: true, envelope: { ...envelope, body: draft.body }, durable, name, duplicate: true };
+}
+
+/**
+ * Writes the mail into the recipient's `tmp/` under a name that is free in `new/` as well. Another sender may use the same
+ * id in the same millisecond: the name in `tmp/` is then the lock for the one in `new/`, which is looked at after it was made.
+ */
+function write(
+	{ disk, state }: Sender,
+	boxes: Boxes,
+	{ id, text, time, durable }: { id: string; text: string; time: number; durable: boolean },
+	undo: (() => void)[],
+): string {
+	for (let tries = 0; ; tries++) {
+		const name = envelopeFileName(state.nextStamp(time), id);
+		const unfinished = join(boxes.tmp, name);
+		try {
+			disk.create(unfinished, text, durable);
+		} catch (error) {
+			if (errorCode(error) === "EEXIST" && tries < maxTries) continue;
+			throw error;
+		}
+		undo.push(() => disk.remove(unfinished));
+		if (disk.entry(join(boxes.new, name)) === undefined) return name;
+		disk.remove(unfinished);
+	}
 }
 
 function isFull(disk: Disk, inbox: string): boolean {

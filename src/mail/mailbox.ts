@@ -5,6 +5,7 @@ import { boxesOf, makeBoxes } from "./boxes.ts";
 import { type Delivered, type Draft, deliver, type Refusal } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
 import { awaitsAnswer, type Envelope, maxEnvelopeBytes, type ParsedEnvelope, parseEnvelope } from "./envelope.ts";
+import { checkRoot } from "./root.ts";
 import { openState } from "./state.ts";
 
 /** A mail that was moved from `new/` to `cur/` and is marked open: nothing shows yet that a conversation holds it. */
@@ -44,6 +45,11 @@ export interface Mailbox {
 	readonly folder: string;
 	/** The folder to watch for mail. */
 	readonly newFolder: string;
+	/**
+	 * Makes the boxes again that are missing, and says whether some were. Throws what stands in the way: the mail root is not
+	 * there, or something is no folder of ours.
+	 */
+	mend(): boolean;
 	/** Delivers one mail, or refuses and leaves nothing; see `deliver.ts`. Throws nothing. */
 	deliver(draft: Draft): Delivered | Refusal;
 	/** Takes a mail back that its recipient has not claimed, copy and all; false when it has (design D28). */
@@ -68,6 +74,8 @@ export interface Mailbox {
 	sentCopies(ids: readonly string[]): SentCopy[];
 	/** How many requests and asks of this address nobody has answered. */
 	awaitingCount(): number;
+	/** Whether this one of them is not answered. */
+	awaits(id: string): boolean;
 	/** Notes that these mails are answered. */
 	answered(ids: readonly string[]): void;
 	/**
@@ -94,10 +102,16 @@ export interface MailboxOptions {
 /** Opens the boxes of an address and makes the missing ones. Throws the disk's errors, and `UnfitError` for a box that is no folder of ours. */
 export function openMailbox({ disk, root, address, now, isDurable }: MailboxOptions): Mailbox {
 	const boxes = boxesOf(root, address);
-	const changed = makeBoxes(disk, boxes);
-	if (isDurable()) for (const folder of changed) disk.syncFolder(folder);
+	mend();
 	const state = openState(disk, boxes.folder);
-	const sender = { disk, root, address, boxes, state, now, isDurable };
+	const sender = { disk, root, address, boxes, state, now, isDurable, mend };
+
+	function mend(): boolean {
+		checkRoot(disk, root);
+		const changed = makeBoxes(disk, boxes);
+		if (isDurable()) for (const folder of changed) disk.syncFolder(folder);
+		return changed.length > 0;
+	}
 
 	function claim(name: string): Claim {
 		const from = join(boxes.new, name);
@@ -221,7 +235,13 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	function* forgetAnswered(): Generator<undefined> {
 		for (const name of disk.walk(boxes.cur)) {
 			yield undefined;
-			if (name.endsWith(".json")) state.answered(readIfFile(join(boxes.cur, name))?.in_reply_to ?? []);
+			if (!name.endsWith(".json")) continue;
+			const reply = readIfFile(join(boxes.cur, name));
+			for (const id of reply?.in_reply_to ?? []) {
+				const copy = state.awaiting().get(id);
+				// Anybody can name an id: only the session that was asked answers.
+				if (copy !== undefined && readIfFile(join(boxes.sent, copy))?.to === reply?.from) state.answered([id]);
+			}
 		}
 	}
 
@@ -229,6 +249,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		address,
 		folder: boxes.folder,
 		newFolder: boxes.new,
+		mend,
 		deliver: (draft) => deliver(sender, draft),
 		retract({ envelope, name }) {
 			const back = join(boxes.tmp, name);
@@ -289,6 +310,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			return wanted.flatMap((id) => copies.get(id) ?? []);
 		},
 		awaitingCount: () => state.awaiting().size,
+		awaits: (id) => state.awaiting().has(id),
 		answered: (ids) => state.answered(ids),
 		recount,
 		saveState: () => state.save(),

@@ -1,7 +1,7 @@
 import { chmodSync } from "node:fs";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
-import { type Disk, ensureFolderAndParents } from "./disk.ts";
+import { type Disk, ensureFolderAndParents, UnfitError } from "./disk.ts";
 
 /**
  * Where all mail on this machine lies: `$XDG_STATE_HOME/pi-session-mail`, or `~/.local/state/pi-session-mail` when the
@@ -21,6 +21,13 @@ export function ensureRoot(disk: Disk, root: string): void {
 	} catch {
 		// Not ours to change, for example on a file system without modes.
 	}
+}
+
+/** Throws unless the root is a folder, and no link to one: it may have been moved or replaced while a session runs. */
+export function checkRoot(disk: Disk, root: string): void {
+	const type = disk.entry(root);
+	if (type === undefined) throw new Error(`the mail root ${root} is missing`);
+	if (type !== "folder") throw new UnfitError(`the mail root ${root} is not a folder`);
 }
 
 /** The folder of the running-session records. */

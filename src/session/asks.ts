@@ -10,7 +10,7 @@ export type AskOutcome =
 
 export interface AskRefusal {
 	ok: false;
-	code: SendRefusal["code"] | "already_waiting" | "not_owner" | "not_running" | "not_receiving" | "ring";
+	code: SendRefusal["code"] | "already_waiting" | "not_owner" | "not_running" | "not_receiving" | "ring" | "answered";
 	message: string;
 }
 
@@ -25,6 +25,8 @@ export interface Ask {
 	to: string;
 	message: string;
 	hops: number;
+	/** The caller's choice (see `Draft`): with the id of an ask that was sent before, its answer is waited for. */
+	id?: string;
 	signal: AbortSignal | undefined;
 	/** Called at once and about once a second. */
 	onProgress: (progress: AskProgress) => void;
@@ -91,7 +93,7 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 		}
 	}
 
-	async function ask({ to, message, hops, signal, onProgress }: Ask): Promise<AskOutcome | AskRefusal> {
+	async function ask({ to, message, hops, id, signal, onProgress }: Ask): Promise<AskOutcome | AskRefusal> {
 		if (waiting !== undefined) {
 			return refuse("already_waiting", "another ask of this session is waiting; wait for its answer first");
 		}
@@ -121,8 +123,11 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 			if (mustWithdraw(address, ticket)) {
 				return refusedRing(address);
 			}
-			const sent = outbox.send({ to: address, kind: "ask", body: message, hops });
+			const sent = outbox.send({ to: address, kind: "ask", body: message, hops, id });
 			if (!sent.ok) return sent;
+			if (sent.duplicate && !mailbox.awaits(sent.envelope.id)) {
+				return refuse("answered", `the ask ${sent.envelope.id} was sent before, and its answer has come as mail`);
+			}
 			return await wait(sent, ticket);
 		} finally {
 			waiting = undefined;

@@ -24,8 +24,8 @@ export interface SendRefusal {
 export interface Outbox {
 	/** Resolves what was typed as a recipient among the running sessions. */
 	resolve(to: string): { ok: true; address: string } | SendRefusal;
-	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person. */
-	send(mail: { to: string; kind: MailKind; body: string; hops: number }): Sent | SendRefusal;
+	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person; `id` is the caller's choice (see `Draft`). */
+	send(mail: { to: string; kind: MailKind; body: string; hops: number; id?: string | undefined }): Sent | SendRefusal;
 	/** Why a model may not send any more, when the chain of mail has reached the limit (PSM-086). */
 	hopRefusal(hops: number): SendRefusal | undefined;
 }
@@ -46,7 +46,7 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 
 	return {
 		resolve: resolved,
-		send({ to, kind, body, hops }) {
+		send({ to, kind, body, hops, id }) {
 			let wasKnown: boolean;
 			let address: string;
 			try {
@@ -57,7 +57,7 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 			} catch (error) {
 				return { ok: false, code: "io", message: `Nothing was sent: ${errorReason(error)}.` };
 			}
-			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops });
+			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, ...(id && { id }) });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
 			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, !outcome.durable && isDurable()) };

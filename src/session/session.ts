@@ -59,8 +59,8 @@ export interface MailSession {
 	readonly hops: number;
 	/** Whether this process receives the session's mail, and not another one that has it open. */
 	readonly isOwner: boolean;
-	/** A request of another extension, to an address. */
-	request(to: string, body: string): Delivered | Refusal;
+	/** A request of another extension, to an address; `id` is its choice (see `Draft`). */
+	request(to: string, body: string, id: string | undefined): Delivered | Refusal;
 	/** Answers one open ask now. */
 	answerAsk(id: string, text: string): ReturnType<Answers["answerAsk"]>;
 	/**
@@ -329,8 +329,9 @@ export function openSession(
 		get isOwner() {
 			return isOwner;
 		},
-		request(to, body) {
-			const sent = mailbox.deliver({ to, kind: "request", body, hops: runStart === undefined ? 0 : hops.count });
+		request(to, body, id) {
+			const count = runStart === undefined ? 0 : hops.count;
+			const sent = mailbox.deliver({ to, kind: "request", body, hops: count, ...(id !== undefined && { id }) });
 			refresh();
 			return sent;
 		},

@@ -5,6 +5,7 @@ import { senderName, shownBody } from "../session/label.ts";
 import {
 	type CurrentSession,
 	mailboxIsOff,
+	ownId,
 	refusal,
 	renderCallLine,
 	result,
@@ -21,10 +22,13 @@ export function askTool(current: CurrentSession): Tool {
 		description:
 			"Asks another running Pi session a question and waits for its answer, at most 10 minutes. The result is its answer, or says why there is none. One ask at a time.",
 		promptSnippet: "Ask another running Pi session a question and wait for its answer",
-		parameters: textParameters({
-			to: "Name or id of the session, as session_mail_list shows it",
-			message: "The question; the other session knows nothing of this conversation",
-		}),
+		parameters: textParameters(
+			{
+				to: "Name or id of the session, as session_mail_list shows it",
+				message: "The question; the other session knows nothing of this conversation",
+			},
+			ownId,
+		),
 		renderCall: renderCallLine("mail: ask", "to", "message"),
 		async execute(callId, params, signal, onUpdate) {
 			const session = current();
@@ -33,6 +37,7 @@ export function askTool(current: CurrentSession): Tool {
 				to: textOf(params, "to"),
 				message: textOf(params, "message"),
 				hops: session.hops,
+				id: textOf(params, "id"),
 				signal,
 				onProgress: (progress) => onUpdate?.(result(describeProgress(progress), { waitedMs: progress.waitedMs })),
 			});

@@ -2,6 +2,7 @@ import { displayName } from "../mail/resolve.ts";
 import {
 	type CurrentSession,
 	mailboxIsOff,
+	ownId,
 	refusal,
 	renderCallLine,
 	result,
@@ -18,10 +19,13 @@ export function sendTool(current: CurrentSession): Tool {
 		description:
 			"Sends a message to another Pi session and goes on without waiting. It expects no answer; use session_mail_ask when you need one. To a closed session, give its full id: the message waits until it starts again.",
 		promptSnippet: "Send a message to another Pi session without waiting for an answer",
-		parameters: textParameters({
-			to: "Name or id of the session, as session_mail_list shows it",
-			message: "The text; the other session knows nothing of this conversation",
-		}),
+		parameters: textParameters(
+			{
+				to: "Name or id of the session, as session_mail_list shows it",
+				message: "The text; the other session knows nothing of this conversation",
+			},
+			ownId,
+		),
 		renderCall: renderCallLine("mail", "to", "message"),
 		async execute(_id, params) {
 			const session = current();
@@ -34,13 +38,20 @@ export function sendTool(current: CurrentSession): Tool {
 				kind: "message",
 				body: textOf(params, "message"),
 				hops,
+				id: textOf(params, "id"),
 			});
 			session.refresh();
 			if (!sent.ok) return refusal(sent.code, sent.message);
 			const { id, to } = sent.envelope;
-			const { recipient, notes } = sent;
+			const { recipient, notes, duplicate } = sent;
 			const whom = recipient === undefined ? to : `${displayName(recipient, [])} (${to})`;
-			return result([`Sent ${id} to ${whom}.`, ...notes].join(" "), { id, to, running: recipient !== undefined });
+			const done = duplicate ? `${id} was sent to ${whom} before; nothing was sent now.` : `Sent ${id} to ${whom}.`;
+			return result([done, ...notes].join(" "), {
+				id,
+				to,
+				running: recipient !== undefined,
+				...(duplicate && { duplicate }),
+			});
 		},
 	};
 }

@@ -9,16 +9,24 @@ export type Tool = Parameters<ExtensionAPI["registerTool"]>[0];
 /** The session that has the mailbox now; undefined before its start, after its end, and when the mailbox is off. */
 export type CurrentSession = () => MailSession | undefined;
 
-/** JSON Schema of a tool's parameters: texts, all of them needed. Pi validates a call against it. */
-export function textParameters(descriptions: Readonly<Record<string, string>>): Tool["parameters"] {
-	const properties = Object.entries(descriptions).map(([name, description]) => [name, { type: "string", description }]);
+/** JSON Schema of a tool's parameters: texts, of which those in `optional` need not be given. Pi validates a call against it. */
+export function textParameters(
+	needed: Readonly<Record<string, string>>,
+	optional: Readonly<Record<string, string>> = {},
+): Tool["parameters"] {
+	const properties = Object.entries({ ...needed, ...optional }).map(([name, description]) => {
+		return [name, { type: "string", description }];
+	});
 	return {
 		type: "object",
 		properties: Object.fromEntries(properties),
-		required: Object.keys(descriptions),
+		required: Object.keys(needed),
 		additionalProperties: false,
 	};
 }
+
+/** The optional parameter of what is sent. */
+export const ownId = { id: "UUID of your choice; repeating a call with it sends nothing twice" };
 
 /** A parameter that Pi has validated as a text. */
 export function textOf(params: unknown, name: string): string {

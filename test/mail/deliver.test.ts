@@ -5,6 +5,7 @@ import {
 	mkdirSync,
 	readdirSync,
 	readFileSync,
+	renameSync,
 	rmSync,
 	statSync,
 	symlinkSync,
@@ -45,10 +46,10 @@ function envelopeIn(path: string): Envelope {
 	return parsed.envelope;
 }
 
-/** Every file below the root, state files apart. */
+/** Every file below the root, state files and the receipts of finished sends apart. */
 function files(root: TestRoot): string[] {
 	return readdirSync(root.path, { recursive: true, withFileTypes: true })
-		.filter((entry) => !entry.isDirectory() && entry.name !== "state.json")
+		.filter((entry) => !entry.isDirectory() && entry.name !== "state.json" && !entry.name.endsWith(".receipt"))
 		.map((entry) => relative(root.path, join(entry.parentPath, entry.name)))
 		.sort();
 }
@@ -270,19 +271,59 @@ describe("a recipient's mailbox that", () => {
 	});
 });
 
+const aside = (root: TestRoot) => `${root.path}.aside`;
+const back = (root: TestRoot) => renameSync(aside(root), root.path);
+
 describe("a sender whose own mailbox", () => {
-	test("PSM-022 was deleted while it runs is told so, and leaves nothing behind; after a start it sends again", () => {
+	test("PSM-022 was deleted while it runs has it again, and sends", () => {
 		const root = testRoot();
 		const mailbox = root.open(alice);
 		sent(mailbox);
-		const before = files(root).filter((path) => path.startsWith(bob));
 		rmSync(root.boxes(alice).folder, { recursive: true });
-		const outcome = mailbox.deliver(draft());
-		if (!outcome.ok) {
-			expect(outcome).toMatchObject({ code: "io", message: expect.stringMatching(/^Nothing was sent: ENOENT/) });
-			expect(files(root)).toEqual(before);
-		}
-		expect(root.open(alice).deliver(draft())).toMatchObject({ ok: true });
+		const id = sent(mailbox);
+		expect(root.names(alice, "sent")).toEqual([expect.stringContaining(id)]);
+	});
+
+	test.each<[what: string, spoil: (root: TestRoot) => void, restore: (root: TestRoot) => void, why: string]>([
+		[
+			"the mail root is moved away",
+			(root) => renameSync(root.path, aside(root)),
+			back,
+			"the mail root \\S+ is missing",
+		],
+		[
+			"the mail root is a link",
+			(root) => [renameSync(root.path, aside(root)), symlinkSync(aside(root), root.path)],
+			(root) => [rmSync(root.path), back(root)],
+			"the mail root \\S+ is not a folder",
+		],
+		[
+			"its sent/ is a link",
+			(root) => [
+				rmSync(root.boxes(alice).sent, { recursive: true }),
+				symlinkSync(root.boxes(bob).new, root.boxes(alice).sent),
+			],
+			(root) => rmSync(root.boxes(alice).sent),
+			"\\S+/sent is a symlink",
+		],
+		[
+			"its cur/ is a file",
+			(root) => [rmSync(root.boxes(alice).cur, { recursive: true }), writeFileSync(root.boxes(alice).cur, "")],
+			(root) => rmSync(root.boxes(alice).cur),
+			"\\S+/cur is not a folder",
+		],
+	])("I-PSM-8 is out of order because %s sends nothing until it is back", (_, spoil, restore, why) => {
+		const root = testRoot();
+		root.open(bob);
+		const mailbox = root.open(alice);
+		const before = files(root);
+		spoil(root);
+		const message = expect.stringMatching(`^Nothing was sent: ${why}\\.$`);
+		for (const kind of ["request", "reply"] as const)
+			expect(mailbox.deliver(draft({ kind }))).toEqual({ ok: false, code: "io", message });
+		restore(root);
+		expect(files(root)).toEqual(before);
+		sent(mailbox);
 	});
 });
 
@@ -300,12 +341,12 @@ describe("a power cut", () => {
 			},
 		});
 		const mailbox = root.open(alice, { disk, durability });
-		mailbox.deliver(draft({ id: mailId }));
+		mailbox.deliver(draft());
 		log.length = 0;
-		mailbox.deliver(draft({ id: lastRequest, kind }));
+		mailbox.deliver(draft({ kind }));
 		return log
 			.filter((line) => !/^(entry|list|walk|ensureFolder|replace) /.test(line))
-			.map((line) => line.replaceAll(`00${startMs + 1}-${lastRequest}.json`, "<name>"));
+			.map((line) => line.replaceAll(/\d{15}-[0-9a-f-]{36}\.json/g, "<name>"));
 	}
 
 	test("PSM-022 D5 undoes no mail whose receipt says durable: content, then names, then the receipt", () => {
@@ -483,7 +524,160 @@ describe.each(situations)("I-PSM-3 PSM-022 L2 $title", ({ kind, isKnown, hasLink
 	});
 });
 
+describe("an id that the caller chose", () => {
+	const request = () => draft({ id: mailId });
+	const snapshot = (root: TestRoot) =>
+		readdirSync(root.path, { recursive: true, withFileTypes: true })
+			.filter((entry) => !entry.isDirectory())
+			.map((entry) => {
+				const path = join(entry.parentPath, entry.name);
+				return [path, readFileSync(path, "utf8"), statSync(path).mtimeMs];
+			});
+
+	test.each(["request", "message", "ask", "reply"] as const)(
+		"L2 sends a %s once: the same again writes nothing and gets the first receipt",
+		(kind) => {
+			const root = testRoot();
+			const mailbox = root.open(alice);
+			const first = mailbox.deliver(draft({ id: mailId, kind, hops: 1 }));
+			root.clockMs += 1000;
+			const before = snapshot(root);
+			const again = [mailbox, root.open(alice)].map((one) => one.deliver(draft({ id: mailId, kind, hops: 3 })));
+			for (const outcome of again) expect(outcome).toEqual({ ...first, duplicate: true });
+			expect(snapshot(root)).toEqual(before);
+		},
+	);
+
+	test("L2 is remembered when the mail was claimed, its mailbox pruned or full, and the sender restarted", () => {
+		const root = testRoot();
+		const mailbox = root.open(alice);
+		const first = mailbox.deliver(request());
+		const inbox = root.open(bob);
+		for (const name of inbox.waiting()) inbox.claim(name);
+		for (let n = 0; n < maxUnread; n++) root.lay(bob, "new", `${n}.json`, "");
+		expect(mailbox.deliver(request())).toEqual({ ...first, duplicate: true });
+		rmSync(root.boxes(bob).folder, { recursive: true });
+		expect(root.start(alice).mailbox.deliver(request())).toEqual({ ...first, duplicate: true, durable: false });
+		expect(readdirSync(root.path)).toEqual([alice]);
+	});
+
+	test("L2 is the same in capitals", () => {
+		const mailbox = testRoot().open(alice);
+		mailbox.deliver(draft({ id: "aaaaaaaa-2222-4333-8444-555555555555" }));
+		expect(mailbox.deliver(draft({ id: "AAAAAAAA-2222-4333-8444-555555555555" }))).toMatchObject({ duplicate: true });
+	});
+
+	test.each<[what: string, changed: Parameters<typeof draft>[0]]>([
+		["another text", { body: "Please look at branch y." }],
+		["another recipient", { to: carol }],
+		["another kind", { kind: "message" }],
+	])("D9 is refused for %s, and the first mail stays as it is", (_, changed) => {
+		const root = testRoot();
+		const mailbox = root.open(alice);
+		mailbox.deliver(request());
+		const before = snapshot(root);
+		expect(mailbox.deliver(draft({ id: mailId, ...changed }))).toEqual({
+			ok: false,
+			code: "id_used",
+			message: `Nothing was sent: the id ${mailId} was used for another mail.`,
+		});
+		expect(snapshot(root)).toEqual(before);
+	});
+
+	test("L2 is another mail when another sender uses it, also in the same millisecond", () => {
+		const root = testRoot();
+		const outcomes = [alice, carol].map((address) => root.open(address).deliver(request()));
+		expect(outcomes).toMatchObject([{ ok: true }, { ok: true }]);
+		const inbox = root.open(bob);
+		const senders = inbox.waiting().map((name) => inbox.peek(name)?.from);
+		expect(senders.sort()).toEqual([alice, carol]);
+	});
+
+	test("L2 is another mail when another sender uses it at the same instant, whoever is first", () => {
+		for (let n = 1; ; n++) {
+			const root = testRoot();
+			root.open(bob);
+			const interrupted = interruptedDisk();
+			const mailbox = root.open(alice, { disk: interrupted.disk });
+			interrupted.arm(n, () => sent(root.open(carol), { id: mailId }));
+			const outcome = mailbox.deliver(request());
+			if (!interrupted.acted) return;
+			expect(outcome).toMatchObject({ ok: true });
+			expect(root.names(bob, "new"), `at operation ${n}`).toHaveLength(2);
+		}
+	});
+
+	test("L2 that was taken back is sent again", () => {
+		const root = testRoot();
+		const mailbox = root.open(alice);
+		const first = mailbox.deliver(request());
+		if (!first.ok) throw new Error(first.message);
+		mailbox.retract(first);
+		expect(mailbox.deliver(request())).not.toHaveProperty("duplicate");
+		expect(root.names(bob, "new")).toHaveLength(1);
+	});
+
+	test.each(["", "{", '{"name":"x","durable":true,"envelope":{}}'])(
+		"L2 with a receipt that a power cut left as %j is sent: the recipient passes over what it has",
+		(text) => {
+			const root = testRoot();
+			const mailbox = root.open(alice);
+			root.lay(alice, "sent", `${mailId}.receipt`, text);
+			expect(mailbox.deliver(request())).not.toHaveProperty("duplicate");
+			expect(mailbox.deliver(request())).toMatchObject({ ok: true, duplicate: true });
+		},
+	);
+
+	test("I-PSM-8 is no path: a text that is not a UUID is refused", () => {
+		const root = testRoot();
+		expect(root.open(alice).deliver(draft({ id: "../../x" }))).toEqual({
+			ok: false,
+			code: "invalid",
+			message: 'Nothing was sent: the id "../../x" is not a UUID.',
+		});
+		expect(files(root)).toEqual([]);
+	});
+
+	test.each(faultCodes)("L2 is sent once however often it is tried while operations fail with %s", (code) => {
+		for (let n = 1; ; n++) {
+			const root = testRoot();
+			const faults = faultyDisk();
+			const mailbox = root.open(alice, { disk: faults.disk });
+			faults.failAt(n, code);
+			const first = mailbox.deliver(request());
+			const { failed } = faults;
+			faults.heal();
+			const again = mailbox.deliver(request());
+			expect(again).toMatchObject(first.ok ? { ok: true, duplicate: true } : { ok: true });
+			expect(root.names(bob, "new"), `${failed?.name} ${failed?.paths}`).toHaveLength(1);
+			if (failed === undefined) return;
+			faults.failAt(n, code);
+			const third = mailbox.deliver(request());
+			if (third.ok) expect(third).toHaveProperty("duplicate");
+			expect(root.names(bob, "new")).toHaveLength(1);
+		}
+	});
+
+	test("L2 is sent once also when the process is killed at any moment and tries again after a start", () => {
+		for (let n = 1; ; n++) {
+			const root = testRoot();
+			const faults = faultyDisk();
+			const mailbox = root.open(alice, { disk: faults.disk });
+			faults.dieAt(n);
+			mailbox.deliver(request());
+			root.clockMs += 1;
+			expect(root.open(alice).deliver(request())).toMatchObject({ ok: true });
+			expect(root.names(bob, "new"), `${faults.failed?.name} ${faults.failed?.paths}`).toHaveLength(1);
+			root.start(alice);
+			expect(root.names(alice, "sent")).toEqual([expect.stringMatching(/\.json$/), `${mailId}.receipt`]);
+			if (faults.failed === undefined) return;
+		}
+	});
+});
+
 describe("two processes at one instant", () => {
+	const copies = (root: TestRoot) => root.names(alice, "sent").filter((name) => name.endsWith(".json"));
+
 	/** For each operation of Alice's send: `act` runs before it. Checked afterwards by `check`. */
 	function atEachOperation(
 		isKnown: boolean,
@@ -526,7 +720,7 @@ describe("two processes at one instant", () => {
 			(root, outcome) => {
 				expect(outcome).toMatchObject({ ok: true });
 				const ids = [mailId, lastRequest].map((id) => expect.stringContaining(id));
-				for (const names of [root.names(bob, "new"), root.names(alice, "sent")]) {
+				for (const names of [root.names(bob, "new"), copies(root)]) {
 					expect(names.sort((a, b) => a.slice(16).localeCompare(b.slice(16)))).toEqual(ids);
 				}
 				expect(root.start(alice).mailbox.awaitingCount()).toBe(2);
@@ -570,7 +764,7 @@ describe("two processes at one instant", () => {
 			(root) => rmSync(root.boxes(bob).folder, { recursive: true }),
 			(root, outcome) => {
 				if (!outcome.ok) expect(files(root)).toEqual([]);
-				else expect(root.names(alice, "sent")).toHaveLength(1);
+				else expect(copies(root)).toHaveLength(1);
 			},
 		);
 	});

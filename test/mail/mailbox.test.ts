@@ -462,7 +462,7 @@ describe("how many answers are awaited", () => {
 		const mailbox = root.open(alice);
 		const [first] = [sent(mailbox), sent(mailbox, { kind: "message" }), sent(mailbox, { kind: "ask" })];
 		mailbox.saveState();
-		root.lay(alice, "cur", nameOf(1, otherId), envelopeText({ to: alice, kind: "reply", in_reply_to: [first] }));
+		root.lay(alice, "cur", nameOf(1, otherId), envelopeText({ from: bob, to: alice, kind: "reply", in_reply_to: [first] }));
 		harm(join(root.boxes(alice).folder, "state.json"));
 		const { mailbox: again } = root.start(alice);
 		expect(again.awaitingCount()).toBe(1);
@@ -492,7 +492,7 @@ describe("how many answers are awaited", () => {
 		const root = testRoot();
 		const mailbox = root.open(alice);
 		const id = sent(mailbox);
-		root.lay(alice, "new", nameOf(1, otherId), envelopeText({ to: alice, kind: "reply", in_reply_to: [id] }));
+		root.lay(alice, "new", nameOf(1, otherId), envelopeText({ from: bob, to: alice, kind: "reply", in_reply_to: [id] }));
 		claimed(mailbox.claim(nameOf(1, otherId)));
 		mailbox.answered([id]);
 		mailbox.saveState();

@@ -135,7 +135,7 @@ const nothing = { removed: [], warnings: [] };
 /** The mailbox of a session that has read one mail and sent another; its folder was last changed now. */
 function closedSession(address = gone): void {
 	const mailbox = root.open(address, { disk: clocked, durability: "fast" });
-	sent(mailbox, { to: bob, kind: "message", id: "11111111-2222-4333-8444-aaaaaaaaaaaa" });
+	sent(mailbox, { to: bob, kind: "message" });
 	rmSync(root.boxes(bob).folder, { recursive: true });
 	clocked.create(join(root.boxes(address).cur, "000000000000001-x.json"), envelopeText({ to: address }), false);
 	mailbox.saveState();

@@ -374,7 +374,7 @@ describe("design 4.8: between the first note and the last", () => {
 		},
 	);
 
-	test("replies that were written and not noted are repeated under their ids after a crash, and read once", async () => {
+	test("replies that were written and not noted are not written again after a crash, and read once", async () => {
 		const asker = await startFakePi();
 		await asker.run({ prompt: "hello" });
 		await asker.type(`/mailbox ${pi.address} please`);
@@ -392,8 +392,7 @@ describe("design 4.8: between the first note and the last", () => {
 		pi = await startFakePi({ file: pi.file });
 		await later(2000);
 		expect(notes().map((note) => note.type)).toEqual(["settling", "settled"]);
-		const ids = peer.received().map((reply) => reply.id);
-		expect([ids.length, new Set(ids).size]).toEqual([2, 1]);
+		expect(peer.received()).toHaveLength(1);
 		expect([asker.mails().length, asker.names("new")]).toEqual([1, []]);
 	});
 

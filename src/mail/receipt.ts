@@ -1,0 +1,66 @@
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import * as z from "zod/mini";
+import { type Disk, errorCode, UnfitError } from "./disk.ts";
+import { type Envelope, parseEnvelope } from "./envelope.ts";
+
+/**
+ * What a sender keeps of a mail whose id its caller chose, so that the same id is the same mail: `sent/<id>.receipt`, made
+ * before the mail itself. A send that was cut short leaves one without a mail; the next try then sends.
+ */
+export interface Receipt {
+	/** The name of the mail's file. */
+	name: string;
+	/** Whether the mail was sent to survive a power cut. */
+	durable: boolean;
+	/** The envelope without its body, of which it has the digest. */
+	envelope: Envelope;
+}
+
+/** The receipt that was kept under this id; undefined when there is none, or a crash left it unreadable. Throws the disk's other errors. */
+export function readReceipt(disk: Disk, sent: string, id: string): Receipt | undefined {
+	let text: string;
+	try {
+		text = disk.read(receiptPath(sent, id), maxReceiptBytes);
+	} catch (error) {
+		if (errorCode(error) === "ENOENT" || error instanceof UnfitError) return undefined;
+		throw error;
+	}
+	try {
+		const { name, durable, envelope } = z.parse(receiptSchema, JSON.parse(text));
+		const parsed = parseEnvelope(JSON.stringify(envelope));
+		return parsed.ok ? { name, durable, envelope: parsed.envelope } : undefined;
+	} catch {
+		return undefined;
+	}
+}
+
+/** Keeps a receipt, in the place of one whose mail was never sent. */
+export function writeReceipt(disk: Disk, sent: string, name: string, durable: boolean, envelope: Envelope): void {
+	const receipt: Receipt = { name, durable, envelope: { ...envelope, body: digest(envelope.body) } };
+	disk.replace(receiptPath(sent, envelope.id), `${JSON.stringify(receipt)}\n`);
+}
+
+export function removeReceipt(disk: Disk, sent: string, id: string): void {
+	disk.remove(receiptPath(sent, id));
+}
+
+/** Whether this is the mail of a receipt once more. When it was first sent, and after how many hops, does not matter. */
+export function isSameMail({ envelope }: Receipt, again: Envelope): boolean {
+	const essence = ({ to, kind, in_reply_to, status }: Envelope, body: string) =>
+		JSON.stringify([to, kind, in_reply_to, status, body]);
+	return essence(envelope, envelope.body) === essence(again, digest(again.body));
+}
+
+const receiptSchema = z.object({ name: z.string(), durable: z.boolean(), envelope: z.record(z.string(), z.unknown()) });
+
+/** An envelope without its body: two addresses and 50 ids at most. */
+const maxReceiptBytes = 64 * 1024;
+
+function receiptPath(sent: string, id: string): string {
+	return join(sent, `${id}.receipt`);
+}
+
+function digest(body: string): string {
+	return createHash("sha256").update(body).digest("hex");
+}
