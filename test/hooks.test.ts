@@ -469,7 +469,7 @@ describe("PSM-093 message:inbound", () => {
 	test("does not announce what cannot be read, nor the same mail a second time", async () => {
 		const pi = await seasonedPi();
 		const heard = announced(pi);
-		lay(pi, "000000000000001-a.json", { hops: -1 });
+		lay(pi, "000000000000001-a.json", { id: "99999999-2222-4333-8444-555555555555", hops: -1 });
 		lay(pi, "000000000000002-b.json", {});
 		await later(1000);
 		await pi.run();

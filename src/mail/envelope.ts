@@ -45,6 +45,9 @@ export function awaitsAnswer<M extends { kind: MailKind }>(mail: M): mail is M &
 /** What a reader made of an envelope file. The reason is one short line, such as `invalid hops -1`. */
 export type ParsedEnvelope = { ok: true; envelope: Envelope } | { ok: false; reason: string };
 
+/** What has to be known of a request or ask to answer it. */
+export type Owing = Pick<Envelope, "id" | "from" | "to"> & { kind: "request" | "ask" };
+
 /**
  * Reads an envelope. A kind that this version does not know is read as `message` (PSM-013); one without `kind` and
  * `hops`, from before they existed, as a reply when it answers something and as a request otherwise (PSM-014).
@@ -60,6 +63,15 @@ export function parseEnvelope(text: string): ParsedEnvelope {
 	if (!parsed.success) return { ok: false, reason: reasonOf(parsed.error.issues[0], json) };
 	const { kind, ...fields } = parsed.data;
 	return { ok: true, envelope: { ...fields, kind: kindOf(kind, fields.in_reply_to) } };
+}
+
+/** Of a text that is no envelope: the request or ask in it that can still be answered (design D12). */
+export function owingIn(text: string): Owing | undefined {
+	try {
+		return z.safeParse(owingSchema, JSON.parse(text)).data;
+	} catch {
+		return undefined;
+	}
 }
 
 /** The text of an envelope's file. */
@@ -91,6 +103,8 @@ const envelopeSchema = z.object({
 	ts: z.string().check(z.refine((text: string) => !Number.isNaN(Date.parse(text)))),
 	body: z.string(),
 });
+
+const owingSchema = z.object({ id, from: address, to: address, kind: z.enum(["request", "ask"]) });
 
 function kindOf(kind: string | undefined, inReplyTo: string[]): MailKind {
 	if (kind === undefined) return inReplyTo.length > 0 ? "reply" : "request";

@@ -4,7 +4,15 @@ import { isUuid } from "./address.ts";
 import { boxesOf, makeBoxes } from "./boxes.ts";
 import { type Delivered, type Draft, deliver, type Refusal } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
-import { awaitsAnswer, type Envelope, maxEnvelopeBytes, type ParsedEnvelope, parseEnvelope } from "./envelope.ts";
+import {
+	awaitsAnswer,
+	type Envelope,
+	maxEnvelopeBytes,
+	type Owing,
+	owingIn,
+	type ParsedEnvelope,
+	parseEnvelope,
+} from "./envelope.ts";
 import { checkRoot } from "./root.ts";
 import { openState } from "./state.ts";
 
@@ -18,6 +26,13 @@ export interface OpenMail {
 	tries: number;
 }
 
+/** A claimed mail that cannot be handed over, by its path in `cur/`; with `owing` when it can still be answered. */
+export interface DeadMail {
+	path: string;
+	reason: string;
+	owing?: Owing;
+}
+
 /** What a claim found. */
 export type Claim =
 	| { result: "claimed"; mail: OpenMail }
@@ -25,8 +40,11 @@ export type Claim =
 	| { result: "gone" }
 	/** Not a mail at all (a folder, a FIFO, a symlink): it stays where it is. */
 	| { result: "left"; path: string; reason: string }
-	/** Claimed but unreadable: it stays in `cur/` with its reason beside it, and is never tried again (design D12). */
-	| { result: "dead"; path: string; reason: string }
+	/**
+	 * Claimed but unreadable: it stays in `cur/` with its reason beside it, and is never tried again (design D12). One that can
+	 * be answered is still open: `bury` it after that.
+	 */
+	| ({ result: "dead" } & DeadMail)
 	/** The machine failed, for example with too many open files: worth another try. */
 	| { result: "failed"; path: string; reason: string };
 
@@ -83,6 +101,8 @@ export interface Mailbox {
 	 * mail that turns out not to have been sent; undefined is a place to pause.
 	 */
 	recount(): Generator<string | undefined>;
+	/** Removes what crashes left in `tmp/` and beside other files, as soon as nobody can be writing it any more (design D15). */
+	removeLeftovers(): Generator<undefined>;
 	/** Writes `state.json` when something in it changed. */
 	saveState(): void;
 }
@@ -145,23 +165,26 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		}
 	}
 
-	function claimed(name: string, parsed: ParsedEnvelope): Claim {
+	function claimed(name: string, parsed: Read): Claim {
 		const path = join(boxes.cur, name);
 		if (parsed.ok && parsed.envelope.to === address) {
 			return { result: "claimed", mail: { name, path, envelope: parsed.envelope, tries: triesOf(name) } };
 		}
 		const reason = parsed.ok ? "it is addressed to another session" : parsed.reason;
+		const owing = "owing" in parsed && parsed.owing?.to === address ? parsed.owing : undefined;
 		try {
-			bury(name, reason);
+			if (owing === undefined) bury(name, reason);
 		} catch {
 			// Its mark stays: the next start buries it.
 		}
-		return { result: "dead", path, reason };
+		return { result: "dead", path, reason, ...(owing && { owing }) };
 	}
 
-	function read(path: string): ParsedEnvelope {
+	function read(path: string): Read {
 		try {
-			return parseEnvelope(disk.read(path, maxEnvelopeBytes));
+			const text = disk.read(path, maxEnvelopeBytes);
+			const parsed = parseEnvelope(text);
+			return parsed.ok ? parsed : { ...parsed, owing: owingIn(text) };
 		} catch (error) {
 			if (error instanceof UnfitError) return { ok: false, reason: error.message };
 			if (errorsOfTheFile.has(errorCode(error) ?? "")) return { ok: false, reason: errorMessage(error) };
@@ -205,6 +228,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		for (const name of disk.walk(boxes.sent)) {
 			yield undefined;
 			let copy = name;
+			if (rewritePattern.test(name)) removeIfLeft(join(boxes.sent, name));
 			if (name.endsWith(".json.part")) {
 				if (disk.entry(join(boxes.sent, name)) !== "file") continue;
 				copy = name.slice(0, -".part".length);
@@ -230,6 +254,14 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		if (envelope === undefined) return false;
 		const recipient = boxesOf(root, envelope.to);
 		return [recipient.new, recipient.cur].some((box) => disk.entry(join(box, copy)) !== undefined);
+	}
+
+	/** Removes a file that nobody can be writing any more. One that cannot be removed is rubbish that stays. */
+	function removeIfLeft(path: string): void {
+		try {
+			const changed = disk.changed(path);
+			if (changed !== undefined && now() - changed > leftoverMs && disk.entry(path) === "file") disk.remove(path);
+		} catch {}
 	}
 
 	function* forgetAnswered(): Generator<undefined> {
@@ -280,6 +312,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		*leftOpen() {
 			for (const name of disk.walk(boxes.cur)) {
 				yield undefined;
+				if (rewritePattern.test(name)) removeIfLeft(join(boxes.cur, name));
 				if (!name.endsWith(".json.open")) continue;
 				const mail = name.slice(0, -".open".length);
 				const path = join(boxes.cur, mail);
@@ -313,9 +346,26 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		awaits: (id) => state.awaiting().has(id),
 		answered: (ids) => state.answered(ids),
 		recount,
+		*removeLeftovers() {
+			for (const name of disk.walk(boxes.tmp)) {
+				yield undefined;
+				removeIfLeft(join(boxes.tmp, name));
+			}
+			for (const name of disk.walk(boxes.folder)) {
+				yield undefined;
+				if (rewritePattern.test(name)) removeIfLeft(join(boxes.folder, name));
+			}
+		},
 		saveState: () => state.save(),
 	};
 }
+
+type Read = ParsedEnvelope | { ok: false; reason: string; owing: Owing | undefined };
+
+/** How long what somebody may still be writing is kept, by both file times (design D15, maildir(5)). */
+const leftoverMs = 36 * 60 * 60 * 1000;
+/** A rewrite in progress, or one that a crash cut short (write-file-atomic). */
+const rewritePattern = /\.(?:open|reason|receipt|json)\.\d+$/;
 
 /** Longest name of a mail: with the endings of its mark and its reason it still has to fit. */
 const maxNameBytes = 220;

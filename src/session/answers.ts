@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
+import { basename } from "node:path";
 import type { SessionEntry } from "@earendil-works/pi-coding-agent";
 import { awaitsAnswer } from "../mail/envelope.ts";
-import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
+import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
 import { field } from "../mail/text.ts";
 import { type HeldBy, keyOf, type Ledger, type Note } from "./ledger.ts";
 import { type Owed, type ReplyDraft, type Settling, settle } from "./obligations.ts";
@@ -20,8 +21,8 @@ export interface Answers {
 	settleRun(run: { runStart: string | null; aborted: boolean; hops: number; takeUnread: () => OpenMail[] }): number;
 	/** Answers what was worked on when the session ended; fails the asks and holds the requests that were not (design D18). */
 	settleRestart(): void;
-	/** Fails a request or ask that is set aside unread. */
-	failUnread(mail: OpenMail, reason: string): void;
+	/** Sets a mail aside for good that cannot be handed over; a request or ask is answered first (design D12). */
+	setAside(mail: DeadMail): void;
 	/** Fails everything that is owed, at the end of a session that is not saved (design D18). */
 	settleEnd(): void;
 	/** Answers one open ask now, in the middle of a run (PSM-079, PSM-080). */
@@ -130,7 +131,14 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			const unread = outcome.end === "stopped" ? takeUnread() : [];
 			return give({ ...outcome, owed: [...owed(lastAssistant), ...unread.flatMap(unreadItem)] }, hops);
 		},
-		failUnread: (mail, reason) => fail(unreadItem(mail), `This mail could not be handed over: ${reason}.`),
+		setAside({ path, reason, owing }) {
+			// A crash that comes in between is made up for at the next start, by the ledger.
+			if (owing !== undefined && !ledger.has(owing)) {
+				fail([{ ...owing, held: false, state: "unread" }], `This mail could not be handed over: ${reason}.`);
+			}
+			mailbox.bury(basename(path), reason);
+			warn(`${path} cannot be delivered and was set aside: ${reason}`);
+		},
 		settleRestart() {
 			const finished = lastFinished(branch());
 			const items = owed(finished?.index ?? -1);

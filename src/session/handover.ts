@@ -40,8 +40,11 @@ export interface Conversation {
  * known whether Pi took it, and read when its entry is found; only then its open mark goes.
  */
 export interface Handover {
-	/** Idle: gives waiting mail to Pi and starts one run for all of it when one of them wakes. */
-	whenIdle(): void;
+	/**
+	 * Idle: gives waiting mail to Pi and starts one run for all of it when one of them wakes. True when nothing was to be
+	 * given among what it looked at, and there is more.
+	 */
+	whenIdle(): boolean;
 	/** At the end of a turn that goes on: the mail to add to it, and whether one of it would start a run by itself. */
 	atTurnEnd(): { messages: MailMessage[]; wakes: boolean };
 	/** Busy: claims the replies that wait; true when there is more to look at. */
@@ -234,24 +237,25 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	return {
 		whenIdle() {
-			if (isAdmitting) return;
+			if (isAdmitting) return false;
 			confirm();
-			if (!conversation.isIdle()) return;
+			if (!conversation.isIdle()) return false;
 			if (deferredAt !== undefined && parts.now() > deferredAt + maxDeferredMs) deferredAt = undefined;
-			if (isDeferred()) return;
+			if (isDeferred()) return false;
 			// Pi said that it started a run, and is idle without one: the run could not start.
 			takeBack();
-			if (parts.now() < notBefore) return;
+			if (parts.now() < notBefore) return false;
 			admitWaiting();
 			// Whoever took a mail over may have started a run.
-			if (!conversation.isIdle()) return;
+			if (!conversation.isIdle()) return false;
 			const { messages, wakes } = take();
-			if (messages.length === 0) return;
+			if (messages.length === 0) return !parts.isOff() && inbox.hasMore;
 			for (const [index, message] of messages.entries()) {
 				conversation.add(message, wakes && index === messages.length - 1);
 			}
 			if (wakes && conversation.isIdle()) deferredAt = parts.now();
 			confirm();
+			return false;
 		},
 		atTurnEnd() {
 			confirm();

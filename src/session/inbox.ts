@@ -1,19 +1,21 @@
 import { watch } from "chokidar";
 import { errorMessage, errorReason } from "../mail/disk.ts";
 import type { Envelope } from "../mail/envelope.ts";
-import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
+import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
 
 /** Notices and claims the mail of one session. The watcher is a hint, the scan is the truth (design L5). */
 export interface Inbox {
 	/** Calls `onMail` soon after something changed in `new/`, and about once a second in any case. Until `close`. */
 	watch(onMail: () => void): void;
-	/** Claims mail, oldest first. What cannot be read is set aside with one warning that names the file. */
+	/** Claims mail, oldest first, and sets aside what cannot be read: at most so many names of both. */
 	claim(atMost: number): OpenMail[];
 	/**
 	 * Claims only the replies among what waits, since others may depend on them; the rest stays in `new/`. Looks at a
 	 * bounded number of new files: `hasMore` says that it has to be called again.
 	 */
 	claimReplies(): { replies: OpenMail[]; hasMore: boolean };
+	/** Whether the last `claim` stopped at its limit before the end. */
+	readonly hasMore: boolean;
 	/** Looks at what waits, and claims nothing. */
 	look(): void;
 	/** How many mails waited in `new/` when it was last scanned and were not claimed since. */
@@ -27,13 +29,14 @@ const sweepMs = 1000;
 /** Files that one look at a busy session's inbox reads. */
 const maxPeeks = 100;
 
-export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inbox {
+export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void, warn: (text: string) => void): Inbox {
 	/** What was read of waiting mail; undefined for a file that is no mail. Holds waiting names only. */
 	let known = new Map<string, Envelope["kind"] | undefined>();
 	/** Names that are no mail and stay in `new/`. */
 	let left = new Set<string>();
 	let waiting = new Set<string>();
 	let isReadable = true;
+	let hasMore = false;
 	let stop = () => {};
 
 	/** What `new/` holds now. A folder that cannot be listed holds nothing for the moment. */
@@ -57,11 +60,11 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 			if (claim.result === "left") left.add(name);
 			if (claim.result === "left")
 				warn(`${claim.path} is not mail and is passed over: ${claim.reason}; move or delete it`);
-			if (claim.result === "dead") warn(`${claim.path} cannot be delivered and was set aside: ${claim.reason}`);
 			waiting.delete(name);
+			if (claim.result === "dead") setAside(claim);
 			return claim.result === "claimed" ? claim.mail : undefined;
 		} catch (error) {
-			warn(`the mail ${name} could not be claimed and will be tried again: ${errorReason(error)}`);
+			warn(`mail in ${mailbox.newFolder} could not be claimed and will be tried again: ${errorReason(error)}`);
 			return undefined;
 		}
 	}
@@ -90,11 +93,15 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 		},
 		claim(atMost) {
 			const claimed: OpenMail[] = [];
-			for (const name of atMost > 0 ? scan() : []) {
+			const names = atMost > 0 ? scan() : [];
+			// What the machine keeps from being claimed does not stand in the way of the rest.
+			const isDone = () => names.length - waiting.size >= atMost;
+			for (const name of names) {
+				if (isDone()) break;
 				const mail = claimOne(name);
 				if (mail !== undefined) claimed.push(mail);
-				if (claimed.length >= atMost) break;
 			}
+			hasMore = isDone() && waiting.size > 0;
 			return claimed;
 		},
 		claimReplies() {
@@ -121,6 +128,9 @@ export function createInbox(mailbox: Mailbox, warn: (text: string) => void): Inb
 			}
 			known = seen;
 			return { replies, hasMore: peeks === maxPeeks && hasLearned };
+		},
+		get hasMore() {
+			return hasMore;
 		},
 		look: scan,
 		get waitingCount() {

@@ -1,4 +1,5 @@
 import { errorMessage } from "../mail/disk.ts";
+import { awaitsAnswer } from "../mail/envelope.ts";
 import type { Claim, Mailbox, OpenMail } from "../mail/mailbox.ts";
 import type { Answers } from "./answers.ts";
 import type { Handover } from "./handover.ts";
@@ -32,12 +33,13 @@ export function takeInLeftOvers(
 	function* work(): Generator<Claim | string | undefined> {
 		yield* mailbox.leftOpen();
 		yield* mailbox.recount();
+		yield* mailbox.removeLeftovers();
 	}
 
 	function step(found: Claim | string | undefined): void {
 		if (typeof found === "string") warn(found);
 		else if (found?.result === "claimed") left.push(found.mail);
-		else if (found?.result === "dead") warn(`${found.path} cannot be delivered and was set aside: ${found.reason}`);
+		else if (found?.result === "dead") attempt(found.path, () => answers.setAside(found));
 		else if (found?.result === "failed") {
 			hasFailed = true;
 			warn(`${found.path} cannot be read now and will be tried again: ${found.reason}`);
@@ -50,22 +52,23 @@ export function takeInLeftOvers(
 			handover.resume(mail, isRestart);
 			return;
 		}
+		const { path, envelope } = mail;
 		const reason = `Pi ended ${ends} times before this mail was in the conversation`;
-		answers.failUnread(mail, reason);
-		mailbox.bury(mail.name, reason);
-		warn(`${mail.path} was set aside: ${reason}`);
+		answers.setAside({ path, reason, ...(awaitsAnswer(envelope) && { owing: envelope }) });
 	}
 
 	function finish(): void {
-		for (const mail of left) {
-			try {
-				resume(mail);
-			} catch (error) {
-				hasFailed = true;
-				warn(`${mail.path} will be tried again: ${errorMessage(error)}`);
-			}
-		}
+		for (const mail of left) attempt(mail.path, () => resume(mail));
 		done(hasFailed);
+	}
+
+	function attempt(path: string, action: () => void): void {
+		try {
+			action();
+		} catch (error) {
+			hasFailed = true;
+			warn(`${path} will be tried again: ${errorMessage(error)}`);
+		}
 	}
 
 	return inSlices(work(), step, finish, warn);

@@ -153,7 +153,7 @@ export function openSession(
 		warn,
 	);
 	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), now });
-	const inbox = createInbox(mailbox, warn);
+	const inbox = createInbox(mailbox, (mail) => answers.setAside(mail), warn);
 	const messages = createMessages(mailbox, running, warn);
 	const handover = createHandover({
 		mailbox,
@@ -192,11 +192,12 @@ export function openSession(
 				repliesNotBefore = now() + retryMs;
 				answers.retry();
 			}
-			if (!ctx.isIdle()) {
-				// In print mode replies stay where they are, unless an ask waits for one of them.
-				if ((canWake || asks.isWaiting) && handover.whenBusy()) setImmediate(guarded(pump));
-			} else if (canWake && gate.isOpen) handover.whenIdle();
+			let hasMore = false;
+			// In print mode replies stay where they are, unless an ask waits for one of them.
+			if (!ctx.isIdle()) hasMore = (canWake || asks.isWaiting) && handover.whenBusy();
+			else if (canWake && gate.isOpen) hasMore = handover.whenIdle();
 			else inbox.look();
+			if (hasMore) setImmediate(guarded(pump));
 		}
 		refresh();
 	}

@@ -208,7 +208,9 @@ describe("a claim", () => {
 				expect(claim).toEqual({ result, path: from, reason });
 				expect([root.names(bob, "new"), existsSync(to)]).toEqual([[name], false]);
 			} else if (result === "dead") {
-				expect(claim).toEqual({ result, path: to, reason });
+				expect(claim).toMatchObject({ result, path: to, reason });
+				// One that can be answered is open until it was.
+				if (claim?.result === "dead" && claim.owing !== undefined) inbox.bury(name, reason);
 				expect(readFileSync(`${to}.reason`, "utf8")).toBe(`${reason}\n`);
 			} else {
 				expect(claim).toMatchObject({ result, mail: { path: to, envelope: { id: mailId, from: alice } } });
@@ -218,6 +220,26 @@ describe("a claim", () => {
 			expect(root.open(bob).waiting()).toEqual(result === "left" ? [name] : []);
 		},
 	);
+
+	test.each<[what: string, changed: Record<string, unknown>, canBeAnswered: boolean]>([
+		["a request", { body: 1 }, true],
+		["an ask", { kind: "ask", hops: -1 }, true],
+		["a message", { kind: "message", hops: -1 }, false],
+		["one without a kind", { kind: undefined, hops: -1 }, false],
+		["one whose sender is a path", { from: "../../x" }, false],
+		["one whose id is a path", { id: "../../x" }, false],
+		["one to somebody else", { to: carol, hops: -1 }, false],
+	])("D12 of what cannot be read says whom to answer, and stays open until then: %s", (_, changed, canBeAnswered) => {
+		const root = testRoot();
+		const inbox = root.open(bob);
+		root.lay(bob, "new", name, envelopeText(changed));
+		const { kind } = { kind: "request", ...changed };
+		const owing = { id: mailId, from: alice, to: bob, kind };
+		const claim = inbox.claim(name);
+		expect(claim).toMatchObject({ result: "dead" });
+		expect(claim).toEqual(canBeAnswered ? expect.objectContaining({ owing }) : expect.not.objectContaining({ owing }));
+		expect(root.names(bob, "cur")).toEqual([name, `${name}.${canBeAnswered ? "open" : "reason"}`]);
+	});
 
 	test("D12 of a file that this user may not read sets it aside", () => {
 		const root = testRoot();
@@ -349,7 +371,8 @@ describe("mail that an earlier process left open", () => {
 			lay(path);
 			writeFileSync(`${path}.open`, "");
 			const before = lstatSync(path).mode;
-			const { left } = root.start(bob);
+			const { mailbox, left } = root.start(bob);
+			for (const claim of left) if (claim.result === "dead" && claim.owing !== undefined) mailbox.bury(name, reason);
 			expect(left).toMatchObject(
 				result === "left"
 					? []
@@ -462,7 +485,12 @@ describe("how many answers are awaited", () => {
 		const mailbox = root.open(alice);
 		const [first] = [sent(mailbox), sent(mailbox, { kind: "message" }), sent(mailbox, { kind: "ask" })];
 		mailbox.saveState();
-		root.lay(alice, "cur", nameOf(1, otherId), envelopeText({ from: bob, to: alice, kind: "reply", in_reply_to: [first] }));
+		root.lay(
+			alice,
+			"cur",
+			nameOf(1, otherId),
+			envelopeText({ from: bob, to: alice, kind: "reply", in_reply_to: [first] }),
+		);
 		harm(join(root.boxes(alice).folder, "state.json"));
 		const { mailbox: again } = root.start(alice);
 		expect(again.awaitingCount()).toBe(1);
@@ -492,7 +520,12 @@ describe("how many answers are awaited", () => {
 		const root = testRoot();
 		const mailbox = root.open(alice);
 		const id = sent(mailbox);
-		root.lay(alice, "new", nameOf(1, otherId), envelopeText({ from: bob, to: alice, kind: "reply", in_reply_to: [id] }));
+		root.lay(
+			alice,
+			"new",
+			nameOf(1, otherId),
+			envelopeText({ from: bob, to: alice, kind: "reply", in_reply_to: [id] }),
+		);
 		claimed(mailbox.claim(nameOf(1, otherId)));
 		mailbox.answered([id]);
 		mailbox.saveState();

@@ -479,7 +479,7 @@ describe("a fault on the way", () => {
 			entries: () => entries,
 			add: (message) => entries.push({ type: "custom_message", id: `${entries.length}`, ...message }),
 		};
-		const inbox = createInbox(mailbox, () => {});
+		const inbox = createInbox(mailbox, ({ reason }) => fail(reason), fail);
 		const running = openRunning({
 			disk: nodeDisk(),
 			root: root.path,

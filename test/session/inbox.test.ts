@@ -24,7 +24,11 @@ afterEach(() => {
 
 function open(disk: Disk = nodeDisk()): void {
 	warnings = [];
-	inbox = createInbox(root.open(bob, { disk, durability: "fast" }), (text) => warnings.push(text));
+	inbox = createInbox(
+		root.open(bob, { disk, durability: "fast" }),
+		({ path, reason }) => warnings.push(`${path} set aside: ${reason}`),
+		(text) => warnings.push(text),
+	);
 }
 
 const send = (kind: "request" | "reply" | "message" = "request") => sent(sender, { kind });
