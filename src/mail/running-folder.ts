@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { customAlphabet } from "nanoid";
 import { canonicalAddress, isAddress } from "./address.ts";
 import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
-import { ensureRoot, runningFolder } from "./root.ts";
+import { checkRoot, runningFolder } from "./root.ts";
 import { maxRecordBytes, parseRecord, type RunningRecord } from "./running-record.ts";
 
 /** What lies under a record's name. */
@@ -32,7 +32,7 @@ export interface RecordFolder {
 	pathOf(address: string): string;
 	/** Reads a record, never throws. The record of another address than this one is rubbish: file names can be forged as well. */
 	see(address: string): Seen;
-	/** Gives a record's name to this text, and makes the folder; false, with nothing written, when the name is taken. */
+	/** Gives a record's name to this text, and makes the folder in the root; false, with nothing written, when the name is taken. */
 	place(address: string, text: string): boolean;
 	/** Writes over the record: its owner only. */
 	replace(address: string, text: string): void;
@@ -119,7 +119,7 @@ export function openRecordFolder(disk: Disk, root: string, now: () => number): R
 	}
 
 	function ensureFolder(): void {
-		ensureRoot(disk, root);
+		checkRoot(disk, root);
 		try {
 			disk.ensureFolder(folder);
 		} catch (error) {

@@ -35,6 +35,8 @@ export interface Running {
 export interface OwnRecord {
 	/** Reads the record: false when it is another owner's, or released. One that is missing or unreadable is still ours. */
 	isOwner(): boolean;
+	/** Whether somebody removed it: others do not see the session until it is written again. */
+	isMissing(): boolean;
 	/** Rewrites the record with these fields changed, and makes it again when it was deleted. Never overwrites another owner's. */
 	update(changed: Partial<SessionFields>): { ok: true } | RecordRefusal;
 	/** Removes the record, unless it is another owner's (PSM-025). Later updates are refused. */
@@ -113,6 +115,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 				ended = heldBy(seen.record);
 				return false;
 			},
+			isMissing: () => ended === undefined && folder.see(address).kind === "nothing",
 			update(changed) {
 				if (ended !== undefined) return ended;
 				fields = { ...fields, ...changed };

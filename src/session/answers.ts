@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import type { SessionEntry } from "@earendil-works/pi-coding-agent";
+import { errorReason } from "../mail/disk.ts";
 import { awaitsAnswer } from "../mail/envelope.ts";
 import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
 import { field } from "../mail/text.ts";
-import { type HeldBy, keyOf, type Ledger, type Note } from "./ledger.ts";
+import { type HeldBy, keyOf, type Ledger, type Note, type PlannedReply } from "./ledger.ts";
 import { type Owed, type ReplyDraft, type Settling, settle } from "./obligations.ts";
 import { lastFinished, outcomeOfRun } from "./run.ts";
 
@@ -58,23 +59,33 @@ export interface AnswersParts {
 	warn: (text: string) => void;
 }
 
+type SettlingNote = Extract<Note, { type: "settling" }>;
+
 /** The longest answer that is sent, in characters; however it is escaped, a reader accepts its envelope. */
 const maxAnswerCharacters = 256 * 1024;
 
 export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersParts): Answers {
 	const { address } = mailbox;
+	/** Settles that could not be noted: nothing of them is written before they are. */
+	const unnoted: SettlingNote[] = [];
 
 	/** What is owed; worked on is what stands on the branch before the entry at `lastAnswer`. */
 	function owed(lastAnswer: number): Owed[] {
+		noteAll();
 		const positions = new Map(branch().map((entry, index) => [entry.id, index]));
-		return ledger.unanswered().map(({ id, from, kind, heldBy, entryId }) => {
+		const decided = new Set(unnoted.flatMap(({ replies, held }) => [...replies.flatMap(answeredBy), ...held]));
+		const open = ledger.unanswered().filter((mail) => !decided.has(keyOf(mail)));
+		return open.map(({ id, from, kind, heldBy, entryId }) => {
 			const position = positions.get(entryId);
 			const state = position !== undefined && position < lastAnswer ? "worked-on" : "read";
 			return { id, from, kind, held: heldBy !== undefined, restarted: heldBy === "restart", state };
 		});
 	}
 
-	/** Notes replies, and what is held from now on, and writes the replies. */
+	/**
+	 * Notes replies, and what is held from now on, and writes the replies. A note that the session refuses is tried again: it
+	 * is the answer of this run, which no later run shall give.
+	 */
 	function plan(
 		drafts: readonly ReplyDraft[],
 		hops: number,
@@ -83,9 +94,21 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 	): ReadonlyMap<string, string> {
 		const replies = drafts.map((reply) => ({ id: randomUUID(), hops, ...reply, body: cut(reply.body) }));
 		if (replies.length > 0 || held.length > 0) {
-			note({ address, type: "settling", replies, held: held.map(keyOf), because });
+			unnoted.push({ address, type: "settling", replies, held: held.map(keyOf), because });
 		}
 		return writeOpen();
+	}
+
+	function noteAll(): void {
+		for (let next = unnoted[0]; next !== undefined; next = unnoted[0]) {
+			try {
+				note(next);
+			} catch (error) {
+				warn(`an answer cannot be kept in the session yet and is tried again: ${errorReason(error)}`);
+				return;
+			}
+			unnoted.shift();
+		}
 	}
 
 	/** Returns how many are held from now on. */
@@ -109,6 +132,7 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 
 	/** Writes what was noted. Returns why replies can never be delivered, by the ids of what they answer. */
 	function writeOpen(): ReadonlyMap<string, string> {
+		noteAll();
 		const lost = new Map<string, string>();
 		const finished: string[] = [];
 		for (const reply of ledger.openReplies()) {
@@ -121,15 +145,29 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			const next = isFinished ? "it is not tried again, and stays in this session only" : "it will be tried again";
 			warn(`could not reply to ${reply.to}: ${outcome.message} The answer is kept: ${next}.`);
 		}
-		if (finished.length > 0) note({ address, type: "settled", replies: finished });
+		if (finished.length > 0) noteFinished(finished);
 		return lost;
+	}
+
+	/** Without this note they are written again, which sends nothing twice. */
+	function noteFinished(replies: string[]): void {
+		try {
+			note({ address, type: "settled", replies });
+		} catch (error) {
+			warn(`that answers were sent cannot be kept in the session yet and is tried again: ${errorReason(error)}`);
+		}
 	}
 
 	return {
 		settleRun({ runStart, aborted, hops, takeUnread }) {
 			const { lastAssistant, ...outcome } = outcomeOfRun(branch(), runStart, aborted);
-			const unread = outcome.end === "stopped" ? takeUnread() : [];
-			return give({ ...outcome, owed: [...owed(lastAssistant), ...unread.flatMap(unreadItem)] }, hops);
+			const unread = (outcome.end === "stopped" ? takeUnread() : []).flatMap(unreadItem);
+			const held = give({ ...outcome, owed: [...owed(lastAssistant), ...unread] }, hops);
+			// What could not be noted as answered unread will be read: it must not be answered as if it had not been.
+			const read = new Set(unread.map(keyOf));
+			for (const planned of unnoted)
+				planned.replies = planned.replies.filter((reply) => !answeredBy(reply).some((key) => read.has(key)));
+			return held;
 		},
 		setAside({ path, reason, owing }) {
 			// A crash that comes in between is made up for at the next start, by the ledger.
@@ -175,9 +213,13 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		},
 		retry: () => void writeOpen(),
 		get hasOpen() {
-			return ledger.openReplies().length > 0;
+			return unnoted.length > 0 || ledger.openReplies().length > 0;
 		},
 	};
+}
+
+function answeredBy({ to, inReplyTo }: PlannedReply): string[] {
+	return inReplyTo.map((id) => keyOf({ from: to, id }));
 }
 
 function refuse(code: AskAnswerRefusal["code"], why: string): AskAnswerRefusal {

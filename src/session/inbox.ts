@@ -1,4 +1,4 @@
-import { watch } from "chokidar";
+import { type FSWatcher, watch } from "chokidar";
 import { errorMessage, errorReason } from "../mail/disk.ts";
 import type { Envelope } from "../mail/envelope.ts";
 import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
@@ -7,6 +7,8 @@ import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
 export interface Inbox {
 	/** Calls `onMail` soon after something changed in `new/`, and about once a second in any case. Until `close`. */
 	watch(onMail: () => void): void;
+	/** Watches anew, after `new/` was made again: the watch was of the folder that was there before. */
+	rewatch(): void;
 	/** Claims mail, oldest first, and sets aside what cannot be read: at most so many names of both. */
 	claim(atMost: number): OpenMail[];
 	/**
@@ -38,6 +40,7 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 	let isReadable = true;
 	let hasMore = false;
 	let stop = () => {};
+	let rewatch = () => {};
 
 	/** What `new/` holds now. A folder that cannot be listed holds nothing for the moment. */
 	function scan(): string[] {
@@ -80,17 +83,25 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 					onMail();
 				});
 			};
-			const watcher = watch(mailbox.newFolder, { ignoreInitial: true, persistent: false });
-			watcher.on("add", onAdd);
-			watcher.on("error", (error) => {
-				warn(`new mail cannot be watched for and is looked for every second instead: ${errorMessage(error)}`);
-			});
+			let watcher: FSWatcher | undefined;
+			const closeWatcher = () => void watcher?.close().catch(() => {});
+			rewatch = () => {
+				closeWatcher();
+				watcher = watch(mailbox.newFolder, { ignoreInitial: true, persistent: false });
+				watcher.on("add", onAdd);
+				watcher.on("error", (error) => {
+					warn(`new mail cannot be watched for and is looked for every second instead: ${errorMessage(error)}`);
+				});
+			};
+			rewatch();
 			const sweep = setInterval(onMail, sweepMs).unref();
 			stop = () => {
 				clearInterval(sweep);
-				watcher.close().catch(() => {});
+				closeWatcher();
+				rewatch = () => {};
 			};
 		},
+		rewatch: () => rewatch(),
 		claim(atMost) {
 			const claimed: OpenMail[] = [];
 			const names = atMost > 0 ? scan() : [];

@@ -36,19 +36,22 @@ export function createPresence(
 		return true;
 	}
 
+	function update(changed: Partial<SessionFields>): void {
+		current = { ...current, ...changed };
+		const written = record?.update(changed);
+		if (written === undefined || written.ok) return;
+		if (written.code === "held") record = undefined;
+		else warn(unwritten(written.message));
+	}
+
 	return {
 		isOwner() {
-			if (record?.isOwner() === true) return true;
+			if (record?.isMissing()) update({});
+			if (record?.isOwner()) return true;
 			record = undefined;
 			return take();
 		},
-		update(changed) {
-			current = { ...current, ...changed };
-			const written = record?.update(changed);
-			if (written === undefined || written.ok) return;
-			if (written.code === "held") record = undefined;
-			else warn(unwritten(written.message));
-		},
+		update,
 		end(keep) {
 			if (!keep) record?.release();
 			record = undefined;

@@ -71,5 +71,8 @@ export function takeInLeftOvers(
 		}
 	}
 
-	return inSlices(work(), step, finish, warn);
+	return inSlices(work(), step, finish, (text) => {
+		hasFailed = true;
+		warn(text);
+	});
 }

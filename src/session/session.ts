@@ -31,7 +31,8 @@ import { createOutbox, type Outbox } from "./outbox.ts";
 import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { takeInLeftOvers } from "./recovery.ts";
-import { createWarnings, isStale } from "./warnings.ts";
+import { createUpkeep, type Upkeep } from "./upkeep.ts";
+import { createWarnings, isStale, tell } from "./warnings.ts";
 
 /** What a session needs of the machine. Tests pass their own. */
 export interface Machine {
@@ -111,13 +112,26 @@ export function openSession(
 	if (!isAddress(id))
 		throw new Error(`the session id "${id}" cannot be an address; start Pi with another --session-id`);
 	const address = canonicalAddress(id);
-	const warn = createWarnings(ctx);
+	const say = createWarnings(ctx);
+	// What else goes wrong while the folders are out of order comes from that.
+	const warn = (text: string) => {
+		if (upkeep === undefined || upkeep.isUsable()) say(text);
+	};
+	let upkeep: Upkeep | undefined;
 	const root = machine.root();
 	ensureRoot(disk, root);
 	const settings = openSettings({ disk, file: machine.settingsFile(), now, warn });
 	const isDurable = () => settings.read().durability === "durable";
 	const mailbox = openMailbox({ disk, root, address, now, isDurable });
 	warnIfOpenToOthers(mailbox.folder, warn);
+	upkeep = createUpkeep({
+		disk,
+		root,
+		mailbox,
+		now,
+		onMended: () => inbox.rewatch(),
+		say: (text) => tell(ctx, text),
+	});
 	const running = openRunning({
 		disk,
 		root,
@@ -184,6 +198,11 @@ export function openSession(
 
 	/** Mail that arrives, a gate that opens, a run that settled, an ask that waits: all of it ends here. */
 	function pump(): void {
+		if (upkeep?.isUsable()) receive();
+		refresh();
+	}
+
+	function receive(): void {
 		const wasOwner = isOwner;
 		isOwner = presence.isOwner();
 		if (isOwner && !wasOwner) takeOver();
@@ -199,7 +218,6 @@ export function openSession(
 			else inbox.look();
 			if (hasMore) setImmediate(guarded(pump));
 		}
-		refresh();
 	}
 
 	/** No prompt came, or the one that came started no run: what mail starts now is its own. */

@@ -210,7 +210,7 @@ describe("a claim", () => {
 			} else if (result === "dead") {
 				expect(claim).toMatchObject({ result, path: to, reason });
 				// One that can be answered is open until it was.
-				if (claim?.result === "dead" && claim.owing !== undefined) inbox.bury(name, reason);
+				if (claim?.result === "dead" && claim.owing !== undefined) inbox.bury(name, claim.reason);
 				expect(readFileSync(`${to}.reason`, "utf8")).toBe(`${reason}\n`);
 			} else {
 				expect(claim).toMatchObject({ result, mail: { path: to, envelope: { id: mailId, from: alice } } });
@@ -372,7 +372,8 @@ describe("mail that an earlier process left open", () => {
 			writeFileSync(`${path}.open`, "");
 			const before = lstatSync(path).mode;
 			const { mailbox, left } = root.start(bob);
-			for (const claim of left) if (claim.result === "dead" && claim.owing !== undefined) mailbox.bury(name, reason);
+			for (const claim of left)
+				if (claim.result === "dead" && claim.owing !== undefined) mailbox.bury(name, claim.reason);
 			expect(left).toMatchObject(
 				result === "left"
 					? []

@@ -6,6 +6,7 @@ import {
 	mkdtempSync,
 	readdirSync,
 	readFileSync,
+	renameSync,
 	rmSync,
 	statSync,
 	symlinkSync,
@@ -549,17 +550,23 @@ describe("owning an address", () => {
 		expect(namesThere()).toEqual([`${address}.json`]);
 	});
 
-	test("D7 an update makes the record again when it, its folder or the root was deleted; until then it is still owned", () => {
+	test("D7 an update makes the record again when it or its folder was deleted; until then it is still owned", () => {
 		const record = owned();
 		const instance = onDisk(address).x.instance;
-		for (const path of [pathOf(address), join(root, "running"), root]) {
+		for (const path of [pathOf(address), join(root, "running")]) {
+			expect(record.isMissing()).toBe(false);
 			rmSync(path, { recursive: true });
-			expect(record.isOwner()).toBe(true);
+			expect([record.isOwner(), record.isMissing()]).toEqual([true, true]);
 			expect(record.update({ state: "busy" })).toEqual({ ok: true });
 			expect(onDisk(address)).toMatchObject({ state: "busy", x: { instance } });
 		}
+		renameSync(root, `${root}.aside`);
+		const message = `the mail root ${root} is missing`;
+		expect([record.isOwner(), record.update({})]).toEqual([true, { ok: false, code: "unwritable", message }]);
+		expect(existsSync(root)).toBe(false);
+		renameSync(`${root}.aside`, root);
 		writeFileSync(pathOf(address), "");
-		expect(record.isOwner()).toBe(true);
+		expect([record.isOwner(), record.isMissing()]).toEqual([true, false]);
 		expect(record.update({})).toEqual({ ok: true });
 		expect(onDisk(address).x.instance).toBe(instance);
 	});

@@ -396,6 +396,64 @@ describe("design 4.8: between the first note and the last", () => {
 		expect([asker.mails().length, asker.names("new")]).toEqual([1, []]);
 	});
 
+	test("L3 an answer that the session cannot keep, since its disk is full, is kept and sent later as it was, once", async () => {
+		const [held, asked] = [send(), send("ask")];
+		await wake();
+		const append = pi.session.appendCustomEntry.bind(pi.session);
+		const disk = vi.spyOn(pi.session, "appendCustomEntry").mockImplementation(() => fail("ENOSPC"));
+		await pi.run({ text: "All is well." });
+		expect(replies()).toEqual([]);
+		// The next run must neither answer in its stead nor lose it.
+		await pi.run({ prompt: "something else", text: "Something else." });
+		expect([replies(), pi.notifications]).toEqual([
+			[],
+			[expect.stringMatching(/an answer cannot be kept in the session yet and is tried again: ENOSPC/)],
+		]);
+		disk.mockImplementation(append);
+		await later(31_000);
+		expect(replies()).toEqual([
+			[[held], "done", "All is well."],
+			[[asked], "done", "All is well."],
+		]);
+		expect(notes().map((note) => note.type)).toEqual(["settling", "settled"]);
+		await pi.kill();
+		pi = await startFakePi({ file: pi.file });
+		await later(31_000);
+		expect(replies()).toHaveLength(2);
+	});
+
+	test("L3 a request that was stopped while the session could keep nothing is held as soon as it can", async () => {
+		const id = send();
+		await wake();
+		const append = pi.session.appendCustomEntry.bind(pi.session);
+		const disk = vi.spyOn(pi.session, "appendCustomEntry").mockImplementation(() => fail("ENOSPC"));
+		await pi.run({ end: "aborted" });
+		disk.mockImplementation(append);
+		await pi.run({ prompt: "go on", text: "It is fine." });
+		expect(replies()).toEqual([[[id], "done", expect.stringMatching(/^\(The user stopped .*\)\n\nIt is fine\.$/s)]]);
+	});
+
+	test("L3 what is answered unread after a stop comes after all when the session cannot keep that, and is answered by its run", async () => {
+		send();
+		await wake();
+		const append = pi.session.appendCustomEntry.bind(pi.session);
+		let unread = "";
+		const disk = vi.spyOn(pi.session, "appendCustomEntry").mockImplementation(() => fail("ENOSPC"));
+		await pi.run({
+			end: "aborted",
+			during: () => {
+				unread = send();
+			},
+		});
+		await later(1000);
+		await pi.run({ text: "Read after all." });
+		disk.mockImplementation(append);
+		await later(31_000);
+		expect(replies().filter(([answered]) => answered?.includes(unread))).toEqual([
+			[[unread], "done", expect.stringContaining("Read after all.")],
+		]);
+	});
+
 	test("D27 a reply to a mailbox that cannot be used is warned of once and not tried again", async () => {
 		const id = send();
 		await wake();

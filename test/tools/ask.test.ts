@@ -439,7 +439,7 @@ describe("what the person sees while it waits", () => {
 	});
 
 	test("is that the other cannot be found just now", async () => {
-		setTimeout(() => rmSync(recordFile(ids.reviewer)), 500);
+		setTimeout(() => reviewer.shutDown(), 500);
 		expect(await progress(1000)).toEqual([
 			"Waiting for reviewer, 0 s; it is idle.",
 			"Waited 1 s; the session cannot be found just now.",
