@@ -195,6 +195,27 @@ describe("PSM-092 message:send", () => {
 		expect(pi.status.get("mailbox")).toBe("✉ 1 awaiting");
 	});
 
+	test("L2 with an id sends once: a repetition gets the first envelope, and says that it was sent before", async () => {
+		const pi = await seasonedPi();
+		const emit = (payload: Record<string, unknown>) => {
+			pi.events.emit("message:send", payload);
+			return payload;
+		};
+		const mail = { to: peer.address, body: "please", id: "11111111-2222-4333-8444-555555555555" };
+		const first = emit({ ...mail });
+		expect(first).toEqual({ ...mail, envelope: expect.objectContaining({ id: mail.id }) });
+		await later(1000);
+		expect(emit({ ...mail })).toEqual({ ...first, duplicate: true });
+		for (const [changed, why] of [
+			[{ body: "other" }, `the id ${mail.id} was used for another mail`],
+			[{ id: "x" }, 'the id "x" is not a UUID'],
+			[{ id: 1 }, "id is not a text"],
+		] as const) {
+			expect(emit({ ...mail, ...changed })).toEqual({ ...mail, ...changed, error: `Nothing was sent: ${why}.` });
+		}
+		expect(peer.received().map(({ id }) => id)).toEqual([mail.id]);
+	});
+
 	test("the answer names the id that was given", async () => {
 		const author = await seasonedPi();
 		const reviewer = await seasonedPi();

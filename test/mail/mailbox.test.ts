@@ -7,6 +7,7 @@ import {
 	readdirSync,
 	readFileSync,
 	renameSync,
+	rmSync,
 	statSync,
 	symlinkSync,
 	truncateSync,
@@ -530,6 +531,18 @@ describe("how many answers are awaited", () => {
 		claimed(mailbox.claim(nameOf(1, otherId)));
 		mailbox.answered([id]);
 		mailbox.saveState();
+		expect(root.start(alice).mailbox.awaitingCount()).toBe(0);
+	});
+
+	test("L8 counts as answered only what the session answered that was asked", () => {
+		const root = testRoot();
+		const id = sent(root.open(alice));
+		const reply = (from: string) => envelopeText({ id: otherId, from, to: alice, kind: "reply", in_reply_to: [id] });
+		root.lay(alice, "cur", nameOf(1, otherId), reply(carol));
+		rmSync(join(root.boxes(alice).folder, "state.json"));
+		expect(root.start(alice).mailbox.awaitingCount()).toBe(1);
+		root.lay(alice, "cur", nameOf(2, otherId), reply(bob));
+		rmSync(join(root.boxes(alice).folder, "state.json"));
 		expect(root.start(alice).mailbox.awaitingCount()).toBe(0);
 	});
 

@@ -8,7 +8,7 @@ import sessionMail from "../../src/index.ts";
 import type { Draft } from "../../src/mail/deliver.ts";
 import type { Disk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
-import { fail, type Operation, watchedDisk } from "../support/disk.ts";
+import { envelopeText, fail, type Operation, watchedDisk } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 import { FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
@@ -275,6 +275,95 @@ describe("warnings", () => {
 		await later(1000);
 		expect(pi.hasRunToPlay).toBe(true);
 	});
+});
+
+test("L5 folders that were made again are watched, and those that were there before not any more", async () => {
+	const pi = await seasonedPi();
+	rmSync(join(mailRoot(), pi.address), { recursive: true });
+	await later(1000);
+	expect(seams.watchers.map((watcher) => watcher.closed)).toEqual([true, false]);
+});
+
+test("D15 what a crash left half written is removed by the first start that finds it 36 hours old", async () => {
+	const pi = await seasonedPi();
+	const folder = join(mailRoot(), pi.address);
+	const left = ["tmp/1.json", "cur/2.json.open.123", "cur/2.json.reason.123", "sent/3.receipt.123", "state.json.123"];
+	const others = ["tmp/folder", "cur/4.json", "sent/5.json"];
+	const present = () => [...left, ...others].filter((name) => existsSync(join(folder, name)));
+	await pi.shutDown();
+	mkdirSync(join(folder, "tmp/folder"));
+	for (const name of [...left, "cur/4.json", "sent/5.json"]) writeFileSync(join(folder, name), "");
+	// Files have the real time.
+	for (const ageHours of [35, 37]) {
+		vi.setSystemTime(Date.now() + 1);
+		const { ctimeMs } = statSync(join(folder, "tmp/1.json"));
+		vi.setSystemTime(ctimeMs + ageHours * 60 * 60 * 1000);
+		const again = await startFakePi({ file: pi.file });
+		await later(2000);
+		expect(present()).toEqual(ageHours === 35 ? [...left, ...others] : others);
+		await again.shutDown();
+	}
+});
+
+test("D12 a request that cannot be read is answered failed, once, also when Pi ends in the middle of that", async () => {
+	const id = "11111111-2222-4333-8444-555555555555";
+	for (const box of ["new", "cur"]) {
+		const pi = await seasonedPi();
+		const file = join(mailRoot(), pi.address, box, "000000000000001-x.json");
+		await pi.shutDown();
+		writeFileSync(file, envelopeText({ id, from: peer.address, to: pi.address, hops: -1 }));
+		if (box === "cur") writeFileSync(`${file}.open`, "");
+		before = ({ name, paths }) => name === "replace" && paths[0]?.endsWith(".reason") && fail("EIO");
+		const killed = await startFakePi({ file: pi.file });
+		await later(2000);
+		await killed.kill();
+		before = () => {};
+		for (const _ of [1, 2]) {
+			const again = await startFakePi({ file: pi.file });
+			await later(2000);
+			await again.shutDown();
+		}
+		expect(peer.received().map((reply) => [reply.in_reply_to, reply.status])).toEqual([[[id], "failed"]]);
+		expect(peer.received()[0]?.body).toMatch(/^\(This mail could not be handed over: invalid hops -1\. Send it again/);
+		expect(existsSync(join(mailRoot(), pi.address, "cur", "000000000000001-x.json.reason"))).toBe(true);
+		expect(pi.openCount).toBe(0);
+		peer = makePeer("01980f5e-7a3c-7d10-8f00-0000000000ab");
+	}
+});
+
+test("L2 a start that cannot look at all that was left open looks again, and hands it over then", async () => {
+	const pi = await seasonedPi();
+	await pi.shutDown();
+	const name = "000000000000001-x.json";
+	writeFileSync(join(mailRoot(), pi.address, "cur", name), envelopeText({ from: peer.address, to: pi.address }));
+	writeFileSync(join(mailRoot(), pi.address, "cur", `${name}.open`), "");
+	before = ({ name, paths }) => name === "walk" && paths[0]?.endsWith("/cur") && fail("EIO");
+	const again = await startFakePi({ file: pi.file });
+	await later(5000);
+	expect([again.mails(), again.notifications]).toEqual([[], [expect.stringMatching(/EIO/)]]);
+	before = () => {};
+	await later(31_000);
+	await again.run();
+	expect(again.mails()).toHaveLength(1);
+});
+
+test("L7 a thousand files that cannot be read, before a good mail: it comes, and no look takes more than twenty of them", async () => {
+	const pi = await seasonedPi();
+	const id = peer.send(pi);
+	for (let n = 0; n < 1000; n++) {
+		writeFileSync(join(mailRoot(), pi.address, "new", `${String(n).padStart(15, "0")}-x.json`), "{");
+	}
+	let claims = 0;
+	let most = 0;
+	before = ({ name, paths }) => {
+		if (name === "list" && paths[0]?.endsWith(`${pi.address}/new`)) claims = 0;
+		if (name === "rename") most = Math.max(most, ++claims);
+	};
+	for (let n = 0; n < 60; n++) await later(0);
+	await later(1000);
+	await pi.run();
+	expect(pi.mails().map((mail) => mail.id)).toEqual([id]);
+	expect(most).toBeLessThanOrEqual(20);
 });
 
 describe("after the end of a session", () => {

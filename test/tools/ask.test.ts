@@ -411,6 +411,30 @@ describe("an answer that comes late", () => {
 	});
 });
 
+describe("an ask with an id of its own", () => {
+	const id = "11111111-2222-4333-8444-555555555555";
+
+	test("L2 is asked once: the same again waits for the answer, and once that has come says so", async () => {
+		await inRun(author, async () => {
+			const stop = new AbortController();
+			const first = call(author, { to: "reviewer", message: question, id }, { signal: stop.signal });
+			await later(1000);
+			stop.abort();
+			expect(await first).toMatchObject({ details: { id, outcome: "stopped-by-user" } });
+			const again = call(author, { to: "reviewer", message: question, id }, { callId: "tool/1" });
+			await later(0);
+			await reviewer.run({ text: "It is fine." });
+			await later(1000);
+			expect(await again).toMatchObject({ details: { id, outcome: "answered", body: "It is fine." } });
+			const third = await call(author, { to: "reviewer", message: question, id });
+			expect(textIn(third)).toBe(`Nothing was sent: the ask ${id} was sent before, and its answer has come as mail.`);
+			expect(third).toMatchObject({ isError: true, details: { error: { code: "answered" } } });
+		});
+		expect(asks(author).map((ask) => ask.id)).toEqual([id]);
+		expect(reviewer.mails().map((mail) => mail.id)).toEqual([id]);
+	});
+});
+
 describe("what the person sees while it waits", () => {
 	async function progress(ms: number): Promise<(string | undefined)[]> {
 		const texts: (string | undefined)[] = [];

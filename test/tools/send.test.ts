@@ -43,7 +43,7 @@ interface Result {
 	isError?: boolean;
 }
 
-function send(args: { to: string; message: string }, pi = author): Promise<Result> {
+function send(args: { to: string; message: string; id?: string }, pi = author): Promise<Result> {
 	const { execute } = pi.tools.get("session_mail_send") as unknown as {
 		execute: (...args: unknown[]) => Promise<Result>;
 	};
@@ -77,6 +77,23 @@ describe("session_mail_send", () => {
 		expect(mailsIn(ids.author, "sent")).toEqual(mailsIn(ids.reviewer, "new"));
 		// PSM-039: nothing is awaited.
 		expect(author.status.get("mailbox")).toBeUndefined();
+	});
+
+	test("L2 with an id of its own sends once: a repetition says so, and another text under it is refused", async () => {
+		const id = "11111111-2222-4333-8444-555555555555";
+		expect((await send({ to: "reviewer", message: "x", id })).details).toEqual({ id, to: ids.reviewer, running: true });
+		const again = await send({ to: "reviewer", message: "x", id });
+		expect([textIn(again), again.isError]).toEqual([
+			`${id} was sent to reviewer (${ids.reviewer}) before; nothing was sent now.`,
+			undefined,
+		]);
+		expect(again.details).toEqual({ id, to: ids.reviewer, running: true, duplicate: true });
+		const other = await send({ to: "reviewer", message: "y", id });
+		expect([textIn(other), other.isError]).toEqual([`Nothing was sent: the id ${id} was used for another mail.`, true]);
+		expect(other.details).toMatchObject({ error: { code: "id_used" } });
+		const wrong = await send({ to: "reviewer", message: "y", id: "branch-x" });
+		expect(textIn(wrong)).toBe('Nothing was sent: the id "branch-x" is not a UUID.');
+		expect(mailsIn(ids.reviewer, "new").map((mail) => mail.id)).toEqual([id]);
 	});
 
 	test.each([ids.reviewer, ids.reviewer.toUpperCase(), ids.reviewer.slice(0, 13)])(
