@@ -128,6 +128,7 @@ describe("PSM-095 the examples of README.md do what they say", () => {
 				run(api);
 				expect(peer.received()).toMatchObject([
 					{ kind: "request", from: pi.address, body: "Please run the test suite." },
+					{ kind: "request", from: pi.address, body: "Release 1.2 is out." },
 				]);
 			},
 			async "message:inbound"(run, pi, api) {
