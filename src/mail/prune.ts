@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { lock } from "proper-lockfile";
 import { canonicalAddress, isAddress } from "./address.ts";
 import { boxesOf } from "./boxes.ts";
-import { type Disk, errorCode, errorMessage } from "./disk.ts";
+import { type Disk, errorCode, errorMessage, nodeDisk } from "./disk.ts";
 import type { Running } from "./running.ts";
 
 /** What a step of pruning did; undefined when it did nothing worth saying. */
@@ -53,10 +53,20 @@ export function* prune(options: PruneOptions): Generator<PruneStep> {
  */
 export function whileAlone(root: string, work: (end: () => void) => void): void {
 	const options = { lockfilePath: join(root, ".prune.lock"), stale: 60_000, onCompromised: () => {} };
+	removeFromFuture(nodeDisk(), options.lockfilePath, options.stale);
 	lock(root, options).then(
 		(unlock) => work(() => void unlock().catch(() => {})),
 		() => {},
 	);
+}
+
+/** The lock that a process left whose clock was ahead would hold until its time comes. */
+function removeFromFuture(disk: Disk, lockfilePath: string, staleMs: number): void {
+	try {
+		if ((disk.changed(lockfilePath) ?? 0) > Date.now() + staleMs) disk.removeFolder(lockfilePath);
+	} catch {
+		// Then nobody prunes for now.
+	}
 }
 
 const dayMs = 24 * 60 * 60 * 1000;

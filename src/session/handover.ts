@@ -96,7 +96,7 @@ export interface HandoverParts {
 	isOff: () => boolean;
 	/** Told of each waking mail that entered the conversation, with its hop count. */
 	onWake: (hops: number) => void;
-	/** Milliseconds. */
+	/** Milliseconds of a clock that nobody sets: pauses are measured by it. */
 	now: () => number;
 	warn: (text: string) => void;
 }

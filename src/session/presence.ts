@@ -26,9 +26,13 @@ export function createPresence(
 			return true;
 		}
 		if (owned.code === "held") {
-			warn(
-				`process ${owned.holder.pid} has this session open as well and receives its mail; this one can only send until that one ends`,
-			);
+			const { pid } = owned.holder;
+			// Its end cannot be seen from here: only a person can tell.
+			const until =
+				running.find(address)?.judgement === "unknown"
+					? `; it runs in another container. If it has ended, remove running/${address}.json in the mail root`
+					: " until that one ends";
+			warn(`process ${pid} has this session open as well and receives its mail; this one can only send${until}`);
 			return false;
 		}
 		// Without a record the others do not see this session, but its mailbox works.

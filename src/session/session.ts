@@ -128,7 +128,7 @@ export function openSession(
 		disk,
 		root,
 		mailbox,
-		now,
+		now: () => performance.now(),
 		onMended: () => inbox.rewatch(),
 		say: (text) => tell(ctx, text),
 	});
@@ -152,6 +152,7 @@ export function openSession(
 	/** The last entry before the run; undefined while none runs. */
 	let runStart: { leaf: string | null } | undefined;
 	let shownStatus: string | undefined;
+	/** By a clock that nobody sets, as all pauses. */
 	let repliesNotBefore = 0;
 
 	const conversation = openConversation(pi, ctx);
@@ -180,7 +181,7 @@ export function openSession(
 		isTakenOver,
 		isOff: () => !ledger.isReceiving,
 		onWake: hops.arrived,
-		now,
+		now: () => performance.now(),
 		warn,
 	});
 	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn });
@@ -207,8 +208,8 @@ export function openSession(
 		isOwner = presence.isOwner();
 		if (isOwner && !wasOwner) takeOver();
 		if (isOwner && isReady) {
-			if (answers.hasOpen && now() >= repliesNotBefore) {
-				repliesNotBefore = now() + retryMs;
+			if (answers.hasOpen && performance.now() >= repliesNotBefore) {
+				repliesNotBefore = performance.now() + retryMs;
 				answers.retry();
 			}
 			let hasMore = false;

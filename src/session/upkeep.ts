@@ -12,7 +12,7 @@ interface UpkeepParts {
 	disk: Disk;
 	root: string;
 	mailbox: Mailbox;
-	/** Milliseconds since 1970. */
+	/** Milliseconds of a clock that nobody sets. */
 	now: () => number;
 	/** Told when folders are there again that were not, or not ours. */
 	onMended: () => void;

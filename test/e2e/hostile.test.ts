@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, renameSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { cleanUp, makeHome } from "../support/pi.ts";
+import { cleanUp, eventually, makeHome } from "../support/pi.ts";
 import {
 	allClosed,
 	authorAndReviewer,
@@ -106,4 +106,48 @@ test("PSM-026: what is no record in running/ costs one warning each that names i
 	expect((await replyTo(home, author, id)).body).toBe("It is fine.");
 	expect(author.notifications().filter((text) => text.startsWith("mailbox: "))).toEqual(warnings);
 	expect(author.stderr + reviewer.stderr).toBe("");
+});
+
+test("L7, D11: a file of 100 MB in new/ is set aside without being read, and the good mail behind it arrives", async () => {
+	const home = makeHome();
+	const [author, reviewer] = await authorAndReviewer(home);
+	const boxes = join(home.mailRoot, reviewer.sessionId);
+	const name = `${"1".padStart(15, "0")}-${randomUUID()}.json`;
+	writeFileSync(join(boxes, "tmp", name), "");
+	truncateSync(join(boxes, "tmp", name), 100 * 1024 * 1024);
+	renameSync(join(boxes, "tmp", name), join(boxes, "new", name));
+	const id = await sendRequest(author, "reviewer", "check the parser ;; %say It is fine.");
+	expect((await replyTo(home, author, id)).body).toBe("It is fine.");
+	expect(reviewer.notifications()).toEqual([
+		`mailbox: ${join(boxes, "cur", name)} cannot be delivered and was set aside: it has 104857600 bytes, more than the limit of 4194304`,
+	]);
+	expect(namesIn(home, reviewer.sessionId, "new")).toEqual([]);
+	await allClosed(home, reviewer.sessionId);
+});
+
+test("L7: with ten thousand unreadable files in new/ the session answers each prompt within 2 s, and good mail arrives", {
+	timeout: 120_000,
+}, async () => {
+	const home = makeHome();
+	const [author, reviewer] = await authorAndReviewer(home);
+	const goOn = pause(home, reviewer);
+	const inbox = join(home.mailRoot, reviewer.sessionId, "new");
+	// Before any mail, between mails and after.
+	for (let n = 0; n < 10_000; n++) {
+		const stamp = n % 3 === 2 ? `${Date.now() + n}` : `${n}`;
+		writeFileSync(join(inbox, `${stamp.padStart(15, "0")}-${randomUUID()}.json`), "no mail");
+	}
+	goOn();
+	for (let n = 0; n < 3; n++) {
+		const start = performance.now();
+		await reviewer.prompt(`!say answer ${n}`);
+		await reviewer.settled();
+		expect(performance.now() - start).toBeLessThan(2000);
+	}
+	// A full inbox takes no mail; as soon as there is room, it does.
+	await eventually(() => namesIn(home, reviewer.sessionId, "new").length < 256, { timeoutMs: 60_000 });
+	const id = await sendRequest(author, "reviewer", "check the parser ;; %say It is fine.");
+	expect((await replyTo(home, author, id)).body).toBe("It is fine.");
+	expect(reviewer.notifications().length).toBeLessThan(60);
+	await allClosed(home, reviewer.sessionId);
 });

@@ -1,4 +1,4 @@
-import { existsSync, linkSync } from "node:fs";
+import { appendFileSync, existsSync, linkSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { cleanUp, eventually, makeHome, startPi } from "../support/pi.ts";
@@ -6,14 +6,11 @@ import {
 	allClosed,
 	authorAndReviewer,
 	conversation,
-	fixture,
 	footer,
 	mailEntries,
 	mailsIn,
 	namesIn,
-	notification,
 	openMarks,
-	ours,
 	repliesTo,
 	replyTo,
 	runningRecord,
@@ -24,12 +21,6 @@ import {
 } from "./mail.ts";
 
 afterEach(cleanUp);
-
-/** Loaded before ours, so that what it holds up ours has not heard of. */
-const withHold = [fixture("hold.js"), ours];
-
-const restartNote =
-	"(The session was restarted before it could answer; the answer that follows is from the first run that completed after that.)";
 
 test("PSM-030/039/044 mail for a closed session is delivered when it is resumed, and so is the answer to a closed sender", async () => {
 	const home = makeHome();
@@ -60,60 +51,6 @@ test("PSM-030/039/044 mail for a closed session is delivered when it is resumed,
 	expect(authorAgain.modelRequests()).toEqual([]);
 });
 
-test("D18: a session that is killed while it answers keeps the mail, and its next finished run answers it, once", async () => {
-	const home = makeHome();
-	const [author, reviewer] = await authorAndReviewer(home);
-	reviewer.mark();
-	const id = await sendRequest(author, "reviewer", "check the parser ;; %slow 60000 a long story");
-	await untilWriting(reviewer);
-	await reviewer.kill();
-	expect(conversation(reviewer)).toEqual(["user", "assistant", "mail"]);
-
-	const resumed = await startedPi({ home, args: ["--session", reviewer.sessionFile] });
-	expect(await replyTo(home, author, id)).toMatchObject({ status: "done", body: `${restartNote}\n\nhello` });
-	expect(mailEntries(resumed).map(({ mail }) => mail.id)).toEqual([id]);
-	expect(resumed.modelRequests()).toHaveLength(1);
-	await resumed.stop();
-
-	await startedPi({ home, args: ["--session", reviewer.sessionFile] });
-	expect(repliesTo(home, author.sessionId)).toHaveLength(1);
-	expect(mailEntries(author)).toHaveLength(1);
-});
-
-test("L1: a session that is killed right after it claimed a mail gets it again when it is resumed, once", async () => {
-	const home = makeHome();
-	const [author, reviewer] = await authorAndReviewer(home, { extensions: withHold });
-	await reviewer.prompt("/hold before_agent_start");
-	const id = await sendRequest(author, "reviewer", "check the parser ;; %say It is fine.");
-	await reviewer.waitFor((event) => notification(event) === "held at before_agent_start");
-	await reviewer.kill();
-	expect(mailsIn(home, reviewer.sessionId, "cur").map((mail) => mail.id)).toEqual([id]);
-	expect(openMarks(home, reviewer.sessionId)).toHaveLength(1);
-	expect(mailEntries(reviewer)).toEqual([]);
-
-	const resumed = await startPi({ home, args: ["--session", reviewer.sessionFile] });
-	expect(await replyTo(home, author, id)).toMatchObject({ status: "done", body: "It is fine." });
-	expect(mailEntries(resumed).map(({ mail }) => mail.id)).toEqual([id]);
-	await allClosed(home, reviewer.sessionId);
-});
-
-test("L2: a session that is killed when a mail is in its conversation but still marked open does not get it twice", async () => {
-	const home = makeHome();
-	const [author, reviewer] = await authorAndReviewer(home, { extensions: withHold });
-	await reviewer.prompt("/hold context");
-	const id = await sendRequest(author, "reviewer", "check the parser");
-	await reviewer.waitFor((event) => notification(event) === "held at context");
-	await reviewer.kill();
-	expect(mailEntries(reviewer).map(({ mail }) => mail.id)).toEqual([id]);
-	expect(openMarks(home, reviewer.sessionId)).toHaveLength(1);
-
-	const resumed = await startedPi({ home, args: ["--session", reviewer.sessionFile] });
-	expect(await replyTo(home, author, id)).toMatchObject({ status: "done", body: `${restartNote}\n\nhello` });
-	await allClosed(home, reviewer.sessionId);
-	expect(mailEntries(resumed).map(({ mail }) => mail.id)).toEqual([id]);
-	expect(resumed.modelRequests()).toHaveLength(1);
-});
-
 test("PSM-041 a mail that is put into the inbox a second time is neither read nor answered again", async () => {
 	const home = makeHome();
 	const [author, reviewer] = await authorAndReviewer(home);
@@ -133,19 +70,24 @@ test("PSM-041 a mail that is put into the inbox a second time is neither read no
 	expect(reviewer.modelRequests()).toHaveLength(3);
 });
 
-test("D18: an answer that was finished when the session was killed is sent at its next start, without asking the model", async () => {
+test("L1: mail enters a session whose file ends in half a line, as a crash can leave it, and stays in it", async () => {
 	const home = makeHome();
-	const [author, reviewer] = await authorAndReviewer(home, { extensions: withHold });
-	await reviewer.prompt("/hold agent_before_settle");
-	const id = await sendRequest(author, "reviewer", "check the parser ;; %say It is fine.");
-	await reviewer.waitFor((event) => notification(event) === "held at agent_before_settle");
+	const [author, reviewer] = await authorAndReviewer(home);
 	await reviewer.kill();
-	expect(repliesTo(home, author.sessionId)).toEqual([]);
-
-	const resumed = await startPi({ home, args: ["--session", reviewer.sessionFile] });
-	expect(await replyTo(home, author, id)).toMatchObject({ status: "done", body: "It is fine." });
-	expect(resumed.modelRequests()).toEqual([]);
-	expect(mailEntries(resumed)).toHaveLength(1);
+	const half = '{"type":"custom_message","customType":"mailbox","content":"half a li';
+	appendFileSync(reviewer.sessionFile, half);
+	const args = ["--session", reviewer.sessionFile];
+	const id = await sendRequest(author, reviewer.sessionId, "check the parser ;; %say It is fine.");
+	const resumed = await startPi({ home, args });
+	await replyTo(home, author, id);
+	await resumed.kill();
+	const again = await startedPi({ home, args });
+	await replyTo(home, author, await sendRequest(author, reviewer.sessionId, "and the lexer? ;; %say It is broken."));
+	expect(again.modelRequests()).toHaveLength(2);
+	expect(repliesTo(home, author.sessionId)).toHaveLength(2);
+	await allClosed(home, reviewer.sessionId);
+	const lines = readFileSync(reviewer.sessionFile, "utf8").split("\n");
+	expect(lines.filter((line) => line.includes(id) && line.includes('"customType":"mailbox"'))).toHaveLength(1);
 });
 
 test("L1: a new session that is killed during its first answer, before it had a file, gets the mail again under its id", async () => {

@@ -1,3 +1,5 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { cleanUp, eventually, makeHome, type Pi, startPi } from "../support/pi.ts";
 import {
@@ -66,6 +68,35 @@ test.each([
 		expect(record()).toBeUndefined();
 	},
 );
+
+test.each([
+	["ends", (pi: Pi) => pi.stop()],
+	["is killed", (pi: Pi) => pi.kill()],
+])("D7: when the second process on a session %s first, the first one receives as before", async (_, end) => {
+	const home = makeHome();
+	const cwd = join(home.path, "reviews");
+	mkdirSync(cwd);
+	const [author, owner] = await authorAndReviewer(home, { cwd });
+	const record = runningRecord(home, owner.sessionId);
+	const other = await startPi({ home, args: ["--continue"], cwd });
+	expect(other.sessionId).toBe(owner.sessionId);
+	await eventually(() => heldWarnings(other).length > 0, { what: "The warning" });
+	const before = await sendRequest(author, "reviewer", "check the parser ;; %say It is fine.");
+	expect((await replyTo(home, author, before)).body).toBe("It is fine.");
+	await end(other);
+	const { updated: _updated, ...same } = runningRecord(home, owner.sessionId) ?? {};
+	expect(record).toMatchObject(same);
+	const after = await sendRequest(author, "reviewer", "and the lexer? ;; %say It is broken.");
+	expect((await replyTo(home, author, after)).body).toBe("It is broken.");
+	await owner.stop();
+	expect(runningRecord(home, owner.sessionId)).toBeUndefined();
+
+	const again = await startedPi({ home, args: ["--continue"], cwd });
+	expect(again.sessionId).toBe(owner.sessionId);
+	expect(mailEntries(again).map(({ mail }) => mail.id)).toEqual([before, after]);
+	expect(repliesTo(home, author.sessionId)).toHaveLength(2);
+	expect(again.modelRequests()).toHaveLength(1);
+});
 
 test("D7, D18: what the first process owed when it was killed, the second holds and answers with its next finished run", async () => {
 	const home = makeHome();

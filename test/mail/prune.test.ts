@@ -823,6 +823,17 @@ describe("one process at a time prunes a root", () => {
 		await expect.poll(() => rootNames()).toEqual([]);
 	});
 
+	test("the lock that a process left whose clock was forty days ahead stops nobody", async () => {
+		const lockFolder = join(root.path, ".prune.lock");
+		const aheadS = Date.now() / 1000 + 40 * 24 * 60 * 60;
+		mkdirSync(lockFolder);
+		utimesSync(lockFolder, aheadS, aheadS);
+		const end = await tryLock();
+		expect(end).toBeTypeOf("function");
+		end?.();
+		await expect.poll(() => rootNames()).toEqual([]);
+	});
+
 	test("a root that is not there is no error", async () => {
 		rmSync(root.path, { recursive: true });
 		expect(await tryLock()).toBeUndefined();

@@ -356,6 +356,18 @@ describe("design 4.8: between the first note and the last", () => {
 		expect(replies()).toHaveLength(1);
 	});
 
+	test("L3, D27 a reply that the disk refused is written half a minute later, also when the clock was set back an hour in between", async () => {
+		const id = send();
+		await wake();
+		before = failReplies;
+		await pi.run({ text: "All is well." });
+		await later(2000);
+		before = () => {};
+		vi.setSystemTime(Date.now() - 60 * 60_000);
+		await later(30_000);
+		expect(replies()).toEqual([[[id], "done", "All is well."]]);
+	});
+
 	test.each(["kill", "reload"] as const)(
 		"a reply that was not written is written after a %s, under the same id",
 		async (how) => {

@@ -177,6 +177,19 @@ describe("mail for an idle session", () => {
 		expect(pi.hasRunToPlay).toBe(true);
 	});
 
+	test("L2 is tried again as soon when the clock was set back an hour in between", async () => {
+		const pi = await seasonedPi();
+		const [id] = send(pi, 1);
+		await later(1000);
+		pi.failToStart();
+		await later(1500);
+		expect(pi.hasRunToPlay).toBe(false);
+		vi.setSystemTime(Date.now() - 60 * 60_000);
+		await later(2000);
+		await pi.run();
+		expect(idsIn(pi)).toEqual([id]);
+	});
+
 	test("L2 is not tried again at once when the run started and the disk was too full for the mail", async () => {
 		const pi = await seasonedPi();
 		const fail = () => {

@@ -18,9 +18,9 @@ beforeEach(() => {
 });
 
 /** The presence of Bob's session in a process. */
-function presenceIn(pid: number, disk: Disk = nodeDisk()) {
+function presenceIn(pid: number, disk: Disk = nodeDisk(), namespace?: string) {
 	const processes: Processes = {
-		self: { pid, started: `${pid}`, boot: undefined, namespace: undefined },
+		self: { pid, started: `${pid}`, boot: undefined, namespace },
 		exists: (other) => running.has(other),
 		startTokens: (pids) => new Map(pids.map((other) => [other, `${other}`])),
 	};
@@ -91,6 +91,19 @@ describe("D7 a second process with the same session", () => {
 		expect(second.isOwner()).toBe(true);
 		expect(record()).toMatchObject({ pid: 200, state: "busy", name: "critic" });
 		expect(first.isOwner()).toBe(false);
+	});
+
+	test("L4 of a process in another container it says how to go on when that one has ended, which cannot be seen from here", () => {
+		presenceIn(100, nodeDisk(), "pid:[1]").isOwner();
+		running.delete(100);
+		const second = presenceIn(200, nodeDisk(), "pid:[2]");
+		expect(second.isOwner()).toBe(false);
+		expect(warnings).toEqual([
+			`process 100 has this session open as well and receives its mail; this one can only send; it runs in another container. If it has ended, remove running/${bob}.json in the mail root`,
+		]);
+		rmSync(file());
+		expect(second.isOwner()).toBe(true);
+		expect(record()).toMatchObject({ pid: 200 });
 	});
 
 	test("an owner that lost the address hears of it, and no longer changes or removes the record", () => {

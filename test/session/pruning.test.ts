@@ -139,7 +139,8 @@ describe("PSM-038 /mailbox prune", () => {
 		rmSync(folderOf(peer.address), { recursive: true });
 		expect(await prune(pi)).toBe("Removed 1 mailbox folders of closed sessions");
 		expect(isThere(closed)).toBe(false);
-		rmSync(join(mailRoot(), ".prune.lock"), { recursive: true });
+		// Files have the real time: a lock from the future may be gone.
+		rmSync(join(mailRoot(), ".prune.lock"), { recursive: true, force: true });
 	});
 
 	test("answers also in the second process of a session, and while mail is off", async () => {

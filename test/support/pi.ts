@@ -256,6 +256,13 @@ export class Pi {
 		throw new Error(this.#explain("did not end within 10 s after its input was closed"));
 	}
 
+	/** Waits for an end that something else brings, at most 10 s. */
+	async ended(): Promise<Exit> {
+		const exit = await Promise.race([this.#exit, sleep(10_000, undefined, { ref: false })]);
+		if (exit) return exit;
+		throw new Error(this.#explain("did not end within 10 s"));
+	}
+
 	/** Sends `signal` and waits for the end. Does nothing when Pi has ended already. */
 	async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<Exit> {
 		if (!this.#exited) this.#child.kill(signal);
