@@ -1,11 +1,14 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { lastLines } from "./closing-line.ts";
 import { packAndInstall } from "./install.ts";
 import { cleanUp, eventually, type Home, makeHome, printPi, startPi } from "./pi.ts";
+import { whyNoTrace } from "./strace.ts";
 import { hasTmux, openTerminal } from "./terminal.ts";
 
 afterEach(cleanUp);
+afterEach(() => vi.unstubAllEnvs());
 vi.setConfig({ testTimeout: 60_000 });
 
 /** An extension that brings a mail: `/bring TEXT` now, or before the next request of a run that calls a tool. */
@@ -178,5 +181,32 @@ describe("installing", () => {
 		expect(await pi.command({ type: "get_commands" })).toMatchObject({
 			data: { commands: expect.arrayContaining([expect.objectContaining({ name: "greet" })]) },
 		});
+	});
+});
+
+describe("the last lines of a test run", () => {
+	const counts = { passed: 5, failed: 1, skipped: 0 };
+
+	test("are the numbers alone when everything ran", () => {
+		expect(lastLines(counts, whyNoTrace)).toEqual(["5 passed, 1 failed"]);
+		expect(lastLines({ ...counts, skipped: 2 }, () => undefined)).toEqual(["5 passed, 1 failed, 2 skipped"]);
+	});
+
+	test("say what is missing when system calls cannot be traced", () => {
+		vi.stubEnv("PATH", makeHome().path);
+		expect(lastLines({ ...counts, skipped: 2 }, whyNoTrace)).toEqual([
+			"The suites that trace system calls did not run: strace is missing (apt-get install strace)",
+			"5 passed, 1 failed, 2 skipped",
+		]);
+	});
+
+	test("say why strace fails when it is there and may not trace", () => {
+		const home = makeHome();
+		const strace = join(home.path, "strace");
+		writeFileSync(strace, "#!/bin/sh\necho 'strace: ptrace(PTRACE_TRACEME): Operation not permitted' >&2; exit 1\n", {
+			mode: 0o755,
+		});
+		vi.stubEnv("PATH", `${home.path}:${process.env.PATH}`);
+		expect(whyNoTrace()).toBe("strace cannot trace here (strace: ptrace(PTRACE_TRACEME): Operation not permitted)");
 	});
 });
