@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { isUuid } from "./address.ts";
 import { boxesOf, makeBoxes } from "./boxes.ts";
 import { type Delivered, type Draft, deliver, type Refusal } from "./deliver.ts";
-import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
+import { type Disk, errorCode, errorMessage, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
 	type Envelope,
@@ -96,6 +96,8 @@ export interface Mailbox {
 	awaits(id: string): boolean;
 	/** Notes that these mails are answered. */
 	answered(ids: readonly string[]): void;
+	/** Notes that something was answered and could not be looked up: the next start counts everything again. */
+	miscounted(): void;
 	/**
 	 * Mends what a crash left in `sent/`, and counts the copies that `state.json` does not know. Yields a warning for each
 	 * mail that turns out not to have been sent; undefined is a place to pause.
@@ -200,10 +202,14 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	}
 
 	function keep(copies: Map<string, SentCopy>, name: string | undefined, id: string): void {
-		if (name === undefined) return;
-		const path = join(boxes.sent, name);
-		const envelope = readIfFile(path);
-		if (envelope?.id === id) copies.set(id, { path, envelope });
+		// One that could not be given its name is still the copy.
+		for (const file of name === undefined ? [] : [name, `${name}.part`]) {
+			const path = join(boxes.sent, file);
+			const envelope = readIfFile(path);
+			if (envelope?.id !== id) continue;
+			copies.set(id, { path, envelope });
+			return;
+		}
 	}
 
 	function triesOf(name: string): number {
@@ -225,6 +231,14 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 
 	function* recount(): Generator<string | undefined> {
 		let isAdded = false;
+		for (const name of disk.list(boxes.tmp)) {
+			yield undefined;
+			// Mail that was taken back; all else in here is what others write to this address.
+			if (readIfFile(join(boxes.tmp, name))?.from !== address) continue;
+			for (const left of [join(boxes.sent, name), join(boxes.sent, `${name}.part`), join(boxes.tmp, name)]) {
+				disk.remove(left);
+			}
+		}
 		for (const name of disk.walk(boxes.sent)) {
 			yield undefined;
 			let copy = name;
@@ -232,7 +246,14 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			if (name.endsWith(".json.part")) {
 				if (disk.entry(join(boxes.sent, name)) !== "file") continue;
 				copy = name.slice(0, -".part".length);
-				if (!isDelivered(copy)) {
+				let delivered: boolean;
+				try {
+					delivered = isDelivered(copy);
+				} catch (error) {
+					yield `whether a mail was sent cannot be told now (${copy}): ${errorReason(error)}`;
+					continue;
+				}
+				if (!delivered) {
 					disk.remove(join(boxes.sent, name));
 					yield `a mail was not sent, since the session ended while it was being written (${copy}); send it again`;
 					continue;
@@ -246,13 +267,19 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			isAdded = true;
 		}
 		if (isAdded) yield* forgetAnswered();
+		for (const [id, name] of [...state.awaiting()]) {
+			yield undefined;
+			const copy = join(boxes.sent, name);
+			if ([copy, `${copy}.part`].every((path) => disk.entry(path) === undefined)) state.answered([id]);
+		}
 		state.recounted();
 	}
 
+	/** Throws when the copy cannot be read for now: no mail may be called unsent for that. */
 	function isDelivered(copy: string): boolean {
-		const envelope = readIfFile(join(boxes.sent, `${copy}.part`));
-		if (envelope === undefined) return false;
-		const recipient = boxesOf(root, envelope.to);
+		const parsed = parseEnvelope(disk.read(join(boxes.sent, `${copy}.part`), maxEnvelopeBytes));
+		if (!parsed.ok) return false;
+		const recipient = boxesOf(root, parsed.envelope.to);
 		return [recipient.new, recipient.cur].some((box) => disk.entry(join(box, copy)) !== undefined);
 	}
 
@@ -345,6 +372,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		awaitingCount: () => state.awaiting().size,
 		awaits: (id) => state.awaiting().has(id),
 		answered: (ids) => state.answered(ids),
+		miscounted: () => state.miscounted(),
 		recount,
 		*removeLeftovers() {
 			for (const name of disk.walk(boxes.tmp)) {

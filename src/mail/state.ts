@@ -22,6 +22,8 @@ export interface MailboxState {
 	isCounted(name: string): boolean;
 	/** Notes that these are answered. Ids that are not waited for are fine. */
 	answered(ids: readonly string[]): void;
+	/** Notes that `awaiting` may be wrong: the next start has to look at every copy. */
+	miscounted(): void;
 	/** Notes that every copy in `sent/` is counted, so that the next start has to look only at newer ones. */
 	recounted(): void;
 	/** Writes the file when something in it changed. Not fsynced. */
@@ -37,6 +39,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 	let counted = countedBefore;
 	let newest = countedBefore;
 	let isComplete = false;
+	let isDoubtful = false;
 	const noted = new Set<string>();
 	let lastStamp = saved?.stamp ?? 0;
 	// Runs ahead of lastStamp, so that not every mail has to write the file.
@@ -45,7 +48,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 
 	function write(stamp: number): void {
 		const remembered = Object.fromEntries([...awaiting].slice(-maxAwaiting));
-		disk.replace(file, JSON.stringify({ stamp, counted, awaiting: remembered }));
+		disk.replace(file, JSON.stringify({ stamp, counted: isDoubtful ? "" : counted, awaiting: remembered }));
 		reservedStamp = stamp;
 		changed = false;
 	}
@@ -71,6 +74,10 @@ export function openState(disk: Disk, folder: string): MailboxState {
 		isCounted: (name) => name <= (isComplete ? counted : countedBefore) || noted.has(name),
 		answered(ids) {
 			for (const id of ids) changed = awaiting.delete(id) || changed;
+		},
+		miscounted() {
+			isDoubtful = true;
+			changed = true;
 		},
 		recounted() {
 			isComplete = true;

@@ -138,7 +138,10 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	function closeSaved(): void {
 		if (unsaved.size === 0 || !conversation.isSaved()) return;
+		const isCounted = areCountsSaved();
 		for (const mail of unsaved.values()) {
+			// Without its mark, nothing would tell the next start that it answered something.
+			if (!isCounted && mail.envelope.kind === "reply") continue;
 			try {
 				mailbox.close(mail.name);
 				unsaved.delete(mail.name);
@@ -146,6 +149,16 @@ export function createHandover(parts: HandoverParts): Handover {
 				// What follows must not fail for it; it is tried again at the next look.
 				parts.warn(`the open mark of ${mail.path} could not be removed: ${errorReason(error)}`);
 			}
+		}
+	}
+
+	/** Whoever shows the counts warns when they cannot be saved. */
+	function areCountsSaved(): boolean {
+		try {
+			mailbox.saveState();
+			return true;
+		} catch {
+			return false;
 		}
 	}
 

@@ -40,6 +40,7 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 				return mailbox.sentCopies(envelope.in_reply_to).filter((copy) => copy.envelope.to === envelope.from);
 			} catch (error) {
 				warn(`the copies in ${mailbox.folder}/sent cannot be read: ${errorMessage(error)}`);
+				mailbox.miscounted();
 				return [];
 			}
 		},

@@ -189,14 +189,18 @@ export interface FaultyDisk {
 	failAt(n: number, code: string): void;
 	/** The process is killed before the n-th operation from now on: that one and all later ones change nothing. */
 	dieAt(n: number): void;
+	/** Each operation fails with the code that is returned for it; `n` counts from 1. */
+	failWith(fault: Fault): void;
 	/** From now on nothing fails. */
 	heal(): void;
 	/** The operation that failed first; undefined while there were not as many. */
 	readonly failed: Operation | undefined;
 }
 
+type Fault = (n: number, operation: Operation) => string | undefined;
+
 export function faultyDisk(base: Disk = nodeDisk()): FaultyDisk {
-	let fault: ((n: number) => string | undefined) | undefined;
+	let fault: Fault | undefined;
 	let done = 0;
 	let failed: Operation | undefined;
 	const arm = (next: typeof fault) => {
@@ -205,7 +209,7 @@ export function faultyDisk(base: Disk = nodeDisk()): FaultyDisk {
 		failed = undefined;
 	};
 	const disk = watchedDisk((operation) => {
-		const code = fault?.(++done);
+		const code = fault?.(++done, operation);
 		if (code === undefined) return;
 		failed ??= operation;
 		fail(code);
@@ -214,6 +218,7 @@ export function faultyDisk(base: Disk = nodeDisk()): FaultyDisk {
 		disk,
 		failAt: (at, code) => arm((n) => (n === at ? code : undefined)),
 		dieAt: (at) => arm((n) => (n >= at ? "EIO" : undefined)),
+		failWith: arm,
 		heal() {
 			fault = undefined;
 		},

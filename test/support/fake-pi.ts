@@ -413,9 +413,11 @@ export class FakePi {
 			},
 		);
 		for (const draft of state.entries) {
-			if (draft.type === "custom") this.session.appendCustomEntry(draft.customType, draft.data);
-			else if (draft.type === "custom_message") this.#append(draft);
-			else throw new Error(`${draft.type} at a turn's end is not faked`);
+			orUnwritten(() => {
+				if (draft.type === "custom") this.session.appendCustomEntry(draft.customType, draft.data);
+				else if (draft.type === "custom_message") this.#append(draft);
+				else throw new Error(`${draft.type} at a turn's end is not faked`);
+			});
 		}
 		this.#flushPending();
 		return state.continue;
@@ -437,11 +439,7 @@ export class FakePi {
 		if (this.#run === undefined) throw new SessionEnded();
 		await this.emit("message_start", { message });
 		await this.emit("message_end", { message });
-		try {
-			return message.role === "custom" ? this.#append(message) : this.session.appendMessage(message);
-		} catch (error) {
-			throw new Unwritten(messageOf(error));
-		}
+		return orUnwritten(() => (message.role === "custom" ? this.#append(message) : this.session.appendMessage(message)));
 	}
 
 	#append({ customType, content, display, details }: Omit<CustomMessage, "role">): string {
@@ -601,6 +599,14 @@ type Made = Pick<ToolResult, "content" | "details">;
 
 /** The session could not be written. */
 class Unwritten extends Error {}
+
+function orUnwritten<T>(append: () => T): T {
+	try {
+		return append();
+	} catch (error) {
+		throw new Unwritten(messageOf(error));
+	}
+}
 
 /** The session ended in the middle of a run. */
 class SessionEnded extends Error {}
