@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Conversation } from "./handover.ts";
@@ -18,6 +18,22 @@ export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext): Conve
 			pi.sendMessage(message, startsRun ? { triggerTurn: true, deliverAs: "steer" } : { triggerTurn: false }),
 	};
 }
+
+/** Whether the session's file has more lines than this process has entries, or cannot be read: another process added some. */
+export function isBehindFile(session: ExtensionContext["sessionManager"]): boolean {
+	const file = session.getSessionFile();
+	if (file === undefined || !existsSync(file)) return false;
+	try {
+		let lines = 0;
+		for (const byte of readFileSync(file)) if (byte === newline) lines++;
+		// The first line is the session's own.
+		return lines > session.getEntries().length + 1;
+	} catch {
+		return true;
+	}
+}
+
+const newline = 0x0a;
 
 /**
  * All entries in a session's file, also those that another process added: this one does not see them otherwise

@@ -19,7 +19,7 @@ import { openRunning, type Running } from "../mail/running.ts";
 import { openSettings } from "../mail/settings.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
-import { openConversation, savedEntries } from "./conversation.ts";
+import { isBehindFile, openConversation, savedEntries } from "./conversation.ts";
 import { footerText } from "./footer.ts";
 import { createGate } from "./gate.ts";
 import { type Arrival, createHandover } from "./handover.ts";
@@ -187,10 +187,14 @@ export function openSession(
 	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn });
 
 	try {
+		const wasOurs = running.find(address)?.pid === machine.processes.self.pid;
 		isOwner = presence.isOwner();
 		// Until its record stood, another session could prune its folder as that of a closed one.
 		makeBoxes(disk, boxesOf(root, address));
-		if (isOwner) recover(start.reason !== "reload");
+		const isReload = start.reason === "reload";
+		// What another process added before a /reload, this one's entries lack as much as they did then.
+		if (isOwner && isReload && isBehindFile(ctx.sessionManager)) takeOver(!wasOurs);
+		else if (isOwner) recover(!isReload);
 		if (canWake) inbox.watch(guarded(pump));
 	} catch (error) {
 		end(false);
@@ -206,7 +210,7 @@ export function openSession(
 	function receive(): void {
 		const wasOwner = isOwner;
 		isOwner = presence.isOwner();
-		if (isOwner && !wasOwner) takeOver();
+		if (isOwner && !wasOwner) takeOver(true);
 		if (isOwner && isReady) {
 			if (answers.hasOpen && performance.now() >= repliesNotBefore) {
 				repliesNotBefore = performance.now() + retryMs;
@@ -227,15 +231,15 @@ export function openSession(
 		pump();
 	}
 
-	/** The process that had this session is gone. What it added is in the session's file, and not in this process. */
-	function takeOver(): void {
+	/** Another process has had this session. What it added is in the session's file, and not in this process. */
+	function takeOver(isRestart: boolean): void {
 		isReady = false;
 		savedEntries(ctx.sessionManager.getSessionFile()).then(
 			(entries) =>
 				guarded(() => {
 					ledger.include(entries);
 					presence.update({ receiving: ledger.isReceiving ? undefined : false });
-					recover(true);
+					recover(isRestart);
 				})(),
 			(error) =>
 				guarded(() => {

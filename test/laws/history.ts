@@ -1,0 +1,1037 @@
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { type ExtensionAPI, SessionManager } from "@earendil-works/pi-coding-agent";
+import { vi } from "vitest";
+import sessionMail from "../../src/index.ts";
+import { type Boxes, boxesOf } from "../../src/mail/boxes.ts";
+import type { Delivered } from "../../src/mail/deliver.ts";
+import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
+import { type Envelope, parseEnvelope } from "../../src/mail/envelope.ts";
+import { type Mailbox, openMailbox } from "../../src/mail/mailbox.ts";
+import type { Processes } from "../../src/mail/process.ts";
+import { ensureRoot } from "../../src/mail/root.ts";
+import { openRunning } from "../../src/mail/running.ts";
+import type { Machine } from "../../src/session/session.ts";
+import { dayMs, fail, type Operation, startMs, watchedDisk } from "../support/disk.ts";
+import { FakePi, machine, type RunScript, type Turn } from "../support/fake-pi.ts";
+import { hold, Model, type ModelMail, type Shown } from "./model.ts";
+
+/** One thing that happens. What cannot happen at that moment is passed over, so that every part of a history is one. */
+export type Step =
+	/** Mail from the peer, from a person (`/mailbox`) or from another extension (`message:send`). */
+	| { do: "send"; from: "peer"; to: number; kind: Envelope["kind"] }
+	| { do: "send"; from: number; to: number | "peer"; by: "command" | "hook" }
+	| { do: "pass"; ms: number }
+	| { do: "scan"; who: number }
+	/** Plays the run that mail has started, or that of a prompt. The step `inside` happens while it goes on. */
+	| { do: "run"; who: number; end: RunEnd; tools: number; call?: ToolCall; inside?: Step }
+	/** A listener takes over the next mails. */
+	| { do: "takeOver"; who: number; mails: number }
+	| { do: "receive"; who: number; isOn: boolean }
+	/** Another extension drops what ours adds at the end of a turn, or no longer does. */
+	| { do: "drop"; who: number; isOn: boolean }
+	| { do: "quit"; who: number; second: boolean }
+	| { do: "kill"; who: number; second: boolean }
+	/** It is killed before the n-th operation on disk from now on. */
+	| { do: "killAt"; who: number; n: number }
+	/** The n-th operation on disk from now on fails. */
+	| { do: "fail"; who: number; n: number; code: string }
+	| { do: "resume"; who: number }
+	/** Another process opens the session as well. */
+	| { do: "second"; who: number }
+	| { do: "reload"; who: number }
+	/** It is killed and starts again, so many times, each time just after it was handed what waited. */
+	| { do: "crashes"; who: number; times: number }
+	| { do: "fork"; who: number }
+	| { do: "tree"; who: number; back: number }
+	| { do: "compact"; who: number; inside: Step }
+	/** Typed, but handled by another extension: no run starts. */
+	| { do: "input"; who: number }
+	| { do: "clock"; offset: "hour back" | "40 days ahead" | "right" }
+	| { do: "prune"; who: number }
+	/** The peer takes its last mail back. */
+	| { do: "retract" }
+	/** A mail that was claimed lies in the inbox once more. */
+	| { do: "again"; who: number };
+
+type RunEnd = "done" | "stopped" | "failed" | "stopped before a retry";
+
+interface ToolCall {
+	tool: "send" | "ask" | "reply";
+	to: number | "peer";
+}
+
+export interface History {
+	/** Whether the third session is saved. */
+	isSaved: boolean;
+	steps: readonly Step[];
+}
+
+/** Plays a history, holds the laws after each step, brings everything to rest, and holds them again. */
+export async function play({ isSaved, steps }: History): Promise<void> {
+	const world = new World(isSaved);
+	try {
+		await world.open();
+		for (const step of steps) {
+			await world.take(step);
+			world.holdLaws();
+		}
+		await world.rest();
+		world.holdLaws();
+		world.holdAwaiting();
+		world.answerAll();
+		await world.rest();
+		world.holdLaws();
+		world.holdEnd();
+		const before = world.summary();
+		await world.rest();
+		const after = world.summary();
+		hold(before === after, () => `a second rest changes something:\n${before}\n${after}`);
+	} finally {
+		await world.close();
+	}
+}
+
+const offsets = { "hour back": -dayMs / 24, "40 days ahead": 40 * dayMs, right: 0 };
+const peerAddress = "01980f5e-7a3c-7d10-8f00-0000000000aa";
+const addressOf = (index: number) => `01980f5e-7a3c-7d10-8f00-00000000000${index}`;
+
+// Taken before the tests' clock replaces it.
+const realImmediate = setImmediate;
+const promisesKept = () => new Promise((resolve) => realImmediate(resolve));
+
+/** Lets time pass. Nothing in a history waits for anything but timers and promises. */
+async function pass(ms: number): Promise<void> {
+	for (let left = ms; left > 0; left -= 500) {
+		vi.advanceTimersByTime(Math.min(left, 500));
+		await promisesKept();
+	}
+	// What follows from it at once, such as slices of bulk work.
+	for (let round = 0; round < 4; round++) {
+		vi.advanceTimersByTime(0);
+		await promisesKept();
+	}
+}
+
+/** A process with a session open. */
+interface Host {
+	readonly pi: FakePi;
+	readonly pid: number;
+	isDead: boolean;
+	hasFailed: boolean;
+	/** Before which operation on disk it is killed, or the disk fails, counted down. */
+	dies: number | undefined;
+	fails: { in: number; code: string } | undefined;
+	/** Mails that the listener still takes. */
+	takes: number;
+	drops: boolean;
+	/** No run may start by itself before this time, unless one has started since `gateLog`. */
+	gateOpensAt: number;
+	gateLog: number;
+	/** The mails that were handed to it, and are not in the session's file. */
+	readonly given: Set<string>;
+}
+
+/** A session, with the processes that have it open, the oldest first. */
+interface Session {
+	readonly address: string;
+	readonly isSaved: boolean;
+	hosts: Host[];
+	file: string | undefined;
+	/** Of its file: how much of it was read, and what that shows. */
+	readBytes: number;
+	shown: Shown[];
+	/** The last word on whether it receives. */
+	isOn: boolean;
+	/** How often a process of it was killed or failed. */
+	crashes: number;
+	/** One that is not saved and has ended. */
+	isOver: boolean;
+	hasBranched: boolean;
+	hadFolder: boolean;
+	hadSecond: boolean;
+	/** Its folder was removed, or a copy could not be read when its reply came: what it awaits is not known for sure. */
+	mayMiscount: boolean;
+	/** A file could not be opened: its mail is set aside unread, and nothing of it can be answered. */
+	mayBury: boolean;
+	takenOver: Map<string, number>;
+	/** How often a process was killed after it was handed a mail. */
+	endedWith: Map<string, number>;
+}
+
+class World {
+	readonly #model = new Model();
+	readonly #sessions: Session[];
+	readonly #touched = new Map<string, number>();
+	readonly #base: Disk;
+	readonly #root: string;
+	readonly #alive = new Set<number>();
+	readonly #gone: string[] = [];
+	readonly #peerSaw = new Map<string, string>();
+	#peer: Mailbox | undefined;
+	#lastSent: { mail: ModelMail; receipt: Delivered } | undefined;
+	#lastStamp = 0;
+	#nextPid = 1000;
+	#offsetMs = 0;
+	#prunes = 0;
+
+	constructor(isSaved: boolean) {
+		machine.home = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "history-"));
+		vi.setSystemTime(startMs);
+		this.#root = join(machine.home, "root");
+		this.#base = this.#datedDisk();
+		this.#sessions = [true, true, isSaved].map((saved, index) => newSession(addressOf(index), saved));
+	}
+
+	async open(): Promise<void> {
+		ensureRoot(this.#base, this.#root);
+		this.#peer = openMailbox({
+			disk: this.#base,
+			root: this.#root,
+			address: peerAddress,
+			now: () => this.#now(),
+			isDurable: () => false,
+		});
+		// It runs as well, so that it can be asked and its folder stays.
+		openRunning({
+			disk: this.#base,
+			root: this.#root,
+			processes: this.#processesOf(this.#nextPid),
+			now: () => this.#now(),
+			warn: (path, reason) => hold(false, () => `${path}: ${reason}`),
+		}).own(peerAddress, { cwd: "", state: "idle", waitingOn: "" });
+		this.#alive.add(this.#nextPid++);
+		for (const session of this.#sessions.slice(0, 2)) await this.#start(session, "startup");
+	}
+
+	async close(): Promise<void> {
+		for (const session of this.#sessions) for (const host of [...session.hosts]) await this.#kill(session, host);
+		machine.sessions.clear();
+		vi.clearAllTimers();
+		rmSync(machine.home, { recursive: true, force: true });
+	}
+
+	async take(step: Step): Promise<void> {
+		await this.#do(step);
+		await pass(0);
+		await this.#bury();
+	}
+
+	async #do(step: Step): Promise<void> {
+		if (step.do === "pass") return pass(step.ms);
+		if (step.do === "clock") {
+			this.#offsetMs = offsets[step.offset];
+			return;
+		}
+		if (step.do === "retract") return this.#retract();
+		if (step.do === "send" && step.from === "peer") return void this.#sendFromPeer(step);
+		const session = this.#session(step.do === "send" ? Number(step.from) : "who" in step ? step.who : 0);
+		const host = session.hosts.at("second" in step && step.second ? -1 : 0);
+		if (step.do === "resume") {
+			if (host === undefined && !session.isOver) await this.#start(session, "resume");
+			return;
+		}
+		if (host === undefined) return;
+		const { pi } = host;
+		switch (step.do) {
+			case "send":
+				return this.#sendFrom(session, host, step.to, step.by);
+			case "scan":
+				pi.events.emit("message:scan", {});
+				return;
+			case "run":
+				return this.#run(session, host, step);
+			case "takeOver":
+				host.takes = step.mails;
+				return;
+			case "receive":
+				return pi.commands.has("mailbox") ? pi.type(step.isOn ? "/mailbox on" : "/mailbox off") : undefined;
+			case "drop":
+				host.drops = step.isOn;
+				return;
+			case "quit":
+				return this.#quit(session, host);
+			case "kill":
+				return this.#kill(session, host);
+			case "crashes":
+				return this.#crash(session, step.times);
+			case "killAt":
+				host.dies = step.n;
+				return;
+			case "fail":
+				host.fails = { in: step.n, code: step.code };
+				return;
+			case "second":
+				if (session.hosts.length < 2 && session.file !== undefined) await this.#start(session, "resume");
+				return;
+			case "reload":
+				return isQuiet(pi) ? this.#reload(host) : undefined;
+			case "fork":
+				return this.#fork(session);
+			case "tree": {
+				if (!isQuiet(pi)) return;
+				const branch = pi.session.getBranch();
+				const entry = branch.at(-1 - step.back);
+				if (entry === undefined) return;
+				session.hasBranched = true;
+				pi.session.branch(entry.id);
+				return;
+			}
+			case "compact":
+				return isQuiet(pi) && pi.session.getLeafId() !== null ? pi.compact(() => this.#do(step.inside)) : undefined;
+			case "input":
+				if (!pi.isIdle) return;
+				host.gateOpensAt = Date.now() + 5000;
+				host.gateLog = pi.log.length;
+				return pi.typeAhead("handled elsewhere");
+			case "prune":
+				this.#prunes++;
+				return pi.commands.has("mailbox") ? pi.type("/mailbox prune") : undefined;
+			case "again":
+				return this.#again(session);
+		}
+	}
+
+	// Sending
+
+	#sendFromPeer({ to, kind }: { to: number; kind: Envelope["kind"] }, inReplyTo: readonly string[] = []): void {
+		const { address } = this.#session(to);
+		const mail = this.#model.sending(peerAddress, address, kind, inReplyTo);
+		const receipt = this.#peer?.deliver({
+			to: address,
+			kind,
+			body: mail.tag,
+			hops: 0,
+			inReplyTo,
+			...(kind === "reply" ? { status: "done" } : {}),
+		});
+		mail.state = receipt?.ok ? "accepted" : "refused";
+		if (!receipt?.ok) return;
+		mail.id = receipt.envelope.id;
+		this.#holdStamp(Number.parseInt(receipt.name, 10));
+		this.#lastSent = { mail, receipt };
+	}
+
+	/** D14: one sender's names are in order, whatever the clock does, and never a day ahead of it. */
+	#holdStamp(stamp: number): void {
+		const soon = this.#now() + dayMs;
+		hold(
+			stamp < soon,
+			() => `a mail of ${new Date(this.#now()).toISOString()} is dated ${new Date(stamp).toISOString()}`,
+		);
+		hold(stamp > this.#lastStamp || this.#lastStamp >= soon, () => "a mail is dated before the one sent before it");
+		this.#lastStamp = stamp;
+	}
+
+	#retract(): void {
+		const last = this.#lastSent;
+		this.#lastSent = undefined;
+		if (last !== undefined && this.#peer?.retract(last.receipt) === true) last.mail.state = "retracted";
+	}
+
+	async #sendFrom(session: Session, host: Host, whom: number | "peer", by: "command" | "hook"): Promise<void> {
+		const { pi } = host;
+		if (!pi.commands.has("mailbox")) return;
+		const mail = this.#model.sending(session.address, this.#addressOf(whom), "request");
+		if (by === "hook") {
+			const payload: { to: string; body: string; envelope?: Envelope; error?: string } = {
+				to: mail.to,
+				body: mail.tag,
+			};
+			pi.events.emit("message:send", payload);
+			this.#learn(host, mail, payload.envelope?.id);
+			return;
+		}
+		const told = pi.notifications.length;
+		await pi.type(`/mailbox ${mail.to} ${mail.tag}`);
+		const words = pi.notifications.slice(told).join("\n");
+		this.#learn(host, mail, /^Sent (\S+) to/m.exec(words)?.[1]);
+	}
+
+	/** A sender that was killed learns nothing: then the inbox says whether the mail was sent. */
+	#learn(host: Host, mail: ModelMail, id: string | undefined): void {
+		const found = id ?? (host.isDead ? this.#idOf(mail) : undefined);
+		if (found !== undefined) Object.assign(mail, { id: found, state: "accepted" });
+		else if (!host.isDead) mail.state = "refused";
+	}
+
+	#idOf(mail: ModelMail): string | undefined {
+		const { new: inbox, cur } = this.#boxes(mail.to);
+		for (const path of [inbox, cur].flatMap((box) => namesIn(box).map((name) => join(box, name)))) {
+			const envelope = path.endsWith(".json") ? envelopeIn(path) : undefined;
+			if (envelope?.body === mail.tag) return envelope.id;
+		}
+		return undefined;
+	}
+
+	// Runs
+
+	async #run(session: Session, host: Host, step: Extract<Step, { do: "run" }>): Promise<void> {
+		const { pi } = host;
+		if (!pi.hasRunToPlay && !isQuiet(pi)) return;
+		const { call, end } = step;
+		const mail =
+			call === undefined || call.tool === "reply"
+				? undefined
+				: this.#model.sending(session.address, this.#addressOf(call.to), call.tool === "ask" ? "ask" : "message");
+		const isWaiting = this.#watchAsk(pi);
+		const during = async () => {
+			if (step.inside !== undefined) await this.#do(step.inside);
+			if (call?.tool === "ask") await this.#awaitAnswer(pi, isWaiting, call.to);
+			else await pass(0);
+		};
+		const ask = call?.tool === "reply" ? this.#openAsk(session) : undefined;
+		const turns: Turn[] = Array.from({ length: step.tools }, (_, index) => ({
+			tools: 1,
+			text: `step ${index}`,
+			...(index === 0 && call === undefined ? { during } : {}),
+		}));
+		if (mail !== undefined) {
+			const args = { to: mail.to, message: mail.tag };
+			turns.unshift({ tools: [{ name: `session_mail_${call?.tool}`, args }], during });
+		} else if (call?.tool === "reply") {
+			const args = { ask: ask ?? "none", message: "answered early" };
+			turns.unshift({ tools: [{ name: "session_mail_reply", args }], during });
+		}
+		if (end === "stopped before a retry") turns.push({ fails: "503", during: () => pi.abort() });
+		const isFirst = turns.length === 0 || (step.tools === 0 && call === undefined);
+		const script: RunScript = {
+			...(pi.hasRunToPlay ? {} : { prompt: "go on" }),
+			turns,
+			text: `answer ${pi.log.length}`,
+			end: end === "failed" ? "error" : end === "stopped" ? "aborted" : "stop",
+			...(isFirst ? { during } : {}),
+		};
+		const seen = pi.session.getEntries().length;
+		await pi.run(script);
+		if (mail === undefined) return;
+		const result = pi.session
+			.getEntries()
+			.slice(seen)
+			.map((entry) => (entry.type === "message" && entry.message.role === "toolResult" ? entry.message : undefined))
+			.find((message) => message?.toolName === `session_mail_${call?.tool}`);
+		const details: unknown = result?.details;
+		const id = typeof details === "object" && details !== null ? Reflect.get(details, "id") : undefined;
+		// A run that ended with its session leaves no result.
+		if (result === undefined) {
+			mail.id = this.#idOf(mail);
+			if (mail.id !== undefined) mail.state = "accepted";
+		} else this.#learn(host, mail, typeof id === "string" ? id : undefined);
+	}
+
+	/** While an ask waits: the other session works, if it can; else the user stops the wait. */
+	async #awaitAnswer(pi: FakePi, isWaiting: () => boolean, whom: number | "peer"): Promise<void> {
+		await pass(1000);
+		const other = whom === "peer" ? undefined : this.#session(whom).hosts[0];
+		if (other !== undefined && other.pi !== pi && other.pi.hasRunToPlay) await other.pi.run({ text: "the answer" });
+		await pass(2000);
+		if (isWaiting()) pi.abort();
+		await pass(0);
+	}
+
+	/** Says, from now on, whether a call of the ask tool goes on. */
+	#watchAsk({ tools }: FakePi): () => boolean {
+		const name = "session_mail_ask";
+		const tool = tools.get(name);
+		let isWaiting = false;
+		if (tool === undefined) return () => false;
+		tools.set(name, {
+			...tool,
+			async execute(...given) {
+				isWaiting = true;
+				try {
+					return await tool.execute(...given);
+				} finally {
+					isWaiting = false;
+				}
+			},
+		});
+		return () => isWaiting;
+	}
+
+	#openAsk(session: Session): string | undefined {
+		return session.shown.findLast(({ kind }) => kind === "ask")?.id;
+	}
+
+	// Processes
+
+	async #start(session: Session, reason: "startup" | "resume" | "fork"): Promise<Host> {
+		const pid = this.#nextPid++;
+		const place =
+			session.file !== undefined ? { file: session.file } : { id: session.address, isSaved: session.isSaved };
+		const host: Host = {
+			pid,
+			isDead: false,
+			hasFailed: false,
+			dies: undefined,
+			fails: undefined,
+			takes: 0,
+			drops: false,
+			gateOpensAt: Number.POSITIVE_INFINITY,
+			gateLog: 0,
+			given: new Set(),
+			pi: new FakePi({
+				...place,
+				extensions: [
+					(pi) =>
+						sessionMail(
+							pi,
+							this.#machineOf(session, pid, () => host),
+						),
+					(pi: ExtensionAPI) => pi.on("turn_end", () => (host.drops ? { entries: [] } : undefined)),
+				],
+			}),
+		};
+		this.#alive.add(pid);
+		session.hosts.push(host);
+		session.hadSecond ||= session.hosts.length > 1;
+		this.#listen(session, host);
+		this.#watchRuns(session, host);
+		await host.pi.start(reason);
+		await this.#discover(host);
+		return host;
+	}
+
+	async #discover(host: Host): Promise<void> {
+		host.gateOpensAt = Date.now() + 1000;
+		host.gateLog = host.pi.log.length;
+		await host.pi.discover();
+		await pass(0);
+	}
+
+	async #reload(host: Host): Promise<void> {
+		const { pi } = host;
+		await pi.shutDown("reload");
+		// Pi takes an extension's listeners off with it.
+		pi.events.clear();
+		const session = this.#sessions.find(({ hosts }) => hosts.includes(host));
+		if (session !== undefined) this.#listen(session, host);
+		await pi.start("reload");
+		await this.#discover(host);
+	}
+
+	#listen(session: Session, host: Host): void {
+		host.pi.events.on("message:inbound", (payload) => {
+			if (host.takes === 0 || host.isDead || typeof payload !== "object" || payload === null) return;
+			host.takes--;
+			const envelope: Envelope = Reflect.get(payload, "envelope");
+			const { id, from } = envelope;
+			const key = `${from} ${id}`;
+			const times = (session.takenOver.get(key) ?? 0) + 1;
+			session.takenOver.set(key, times);
+			hold(times <= 1 + session.crashes, () => `${session.address} announced ${key} ${times} times`);
+			Reflect.set(payload, "handled", true);
+			if (envelope.kind === "reply") this.#model.answered({ ...envelope, inReplyTo: envelope.in_reply_to }, true);
+		});
+	}
+
+	/** Mail starts a run only in an idle session whose gate is open and whose user wants mail. */
+	#watchRuns(session: Session, host: Host): void {
+		const { pi } = host;
+		const { sent } = pi;
+		sent.push = (...messages) => {
+			for (const { startsRun, text } of messages) {
+				if (host.isDead) continue;
+				const tag = /^mail \d+$/m.exec(text)?.[0];
+				if (tag !== undefined) this.#given(session, host, tag);
+				if (!startsRun) continue;
+				const where = `in ${session.address}`;
+				const isOpen =
+					Date.now() >= host.gateOpensAt ||
+					pi.log.slice(host.gateLog).some((event) => event === "agent_start" || event === "agent_settled");
+				if (!isOpen) host.pi.errors.push(`a run was started ${where} before its gate was open`);
+				if (!pi.isIdle) host.pi.errors.push(`a run was started ${where}, which was not idle`);
+				this.#read(session);
+				if (!session.isOn) host.pi.errors.push(`a run was started ${where}, which wants no mail`);
+				if (this.#ownerOf(session) !== host) host.pi.errors.push(`a run was started ${where} by a second process`);
+			}
+			return Array.prototype.push.apply(sent, messages);
+		};
+	}
+
+	/** D12: a mail with which Pi ended three times is not handed over again. */
+	#given(session: Session, host: Host, tag: string): void {
+		if ((session.endedWith.get(tag) ?? 0) >= 3) host.pi.errors.push(`${tag} was handed over once more`);
+		host.given.add(tag);
+	}
+
+	#ownerOf(session: Session): Host | undefined {
+		try {
+			const record = JSON.parse(readFileSync(join(this.#root, "running", `${session.address}.json`), "utf8"));
+			return session.hosts.find(({ pid }) => pid === record.pid) ?? session.hosts[0];
+		} catch {
+			return session.hosts[0];
+		}
+	}
+
+	async #quit(session: Session, host: Host): Promise<void> {
+		await host.pi.shutDown("quit");
+		this.#ended(session, host);
+	}
+
+	async #kill(session: Session, host: Host): Promise<void> {
+		this.#die(session, host);
+		// The end that leaves everything in place; nothing that it writes arrives.
+		await host.pi.shutDown("reload");
+		this.#ended(session, host);
+	}
+
+	async #crash(session: Session, times: number): Promise<void> {
+		for (let time = 0; time < times && !session.isOver; time++) {
+			for (const host of [...session.hosts]) await this.#kill(session, host);
+			if (!session.isOver) await this.#start(session, "resume");
+			await pass(1000);
+		}
+	}
+
+	#die(session: Session, host: Host): void {
+		if (host.isDead) return;
+		for (const tag of host.given) session.endedWith.set(tag, (session.endedWith.get(tag) ?? 0) + 1);
+		host.isDead = true;
+		session.crashes++;
+		this.#alive.delete(host.pid);
+		Object.assign(host.pi.session, { _persist() {} });
+	}
+
+	#ended(session: Session, host: Host): void {
+		this.#alive.delete(host.pid);
+		if (!host.isDead) this.#gone.push(...host.pi.errors);
+		session.file ??= existsSync(host.pi.file) ? host.pi.file : undefined;
+		session.hosts = session.hosts.filter((other) => other !== host);
+		machine.sessions.delete(host.pi);
+		if (!session.isSaved && session.hosts.length === 0) session.isOver = true;
+		if (session.file === undefined && session.hosts.length === 0) {
+			session.shown = [];
+			session.isOn = true;
+		}
+	}
+
+	/** Ends the processes that were killed in the middle of the step. */
+	async #bury(): Promise<void> {
+		for (const session of this.#sessions) {
+			for (const host of session.hosts.filter(({ isDead }) => isDead)) await this.#kill(session, host);
+		}
+	}
+
+	async #fork(session: Session): Promise<void> {
+		if (session.file === undefined || this.#sessions.length > 3) return;
+		const folder = join(machine.home, "forks");
+		mkdirSync(folder, { recursive: true });
+		const manager = SessionManager.forkFrom(session.file, folder, folder, { id: addressOf(3) });
+		const fork = { ...newSession(addressOf(3), true), file: manager.getSessionFile() };
+		this.#sessions.push(fork);
+		await this.#start(fork, "fork");
+	}
+
+	#processesOf(pid: number): Processes {
+		return {
+			self: { pid, started: `${pid}`, boot: "boot", namespace: "namespace" },
+			exists: (other) => this.#alive.has(other),
+			startTokens: (pids) =>
+				new Map(pids.filter((other) => this.#alive.has(other)).map((other) => [other, `${other}`])),
+		};
+	}
+
+	#machineOf(session: Session, pid: number, host: () => Host): Machine {
+		const before = ({ name, paths }: Operation) => {
+			const self = host();
+			if (self.dies !== undefined && --self.dies <= 0) this.#die(session, self);
+			if (self.isDead) fail("EIO");
+			if (self.fails === undefined || --self.fails.in > 0) return;
+			const { code } = self.fails;
+			self.fails = undefined;
+			self.hasFailed = true;
+			session.mayBury ||= name === "read" && code === "EACCES";
+			session.mayMiscount ||= ["entry", "read", "list"].includes(name) && paths[0]?.includes("/sent") === true;
+			session.crashes++;
+			fail(code);
+		};
+		return {
+			disk: watchedDisk(before, this.#base),
+			processes: this.#processesOf(pid),
+			now: () => this.#now(),
+			root: () => this.#root,
+			settingsFile: () => join(machine.home, "settings.json"),
+			whileAlone: (_root, work) => work(() => {}),
+		};
+	}
+
+	#now(): number {
+		return Date.now() + this.#offsetMs;
+	}
+
+	/** A disk whose files have the times of the machine's clock, as it was set when they changed. */
+	#datedDisk(): Disk {
+		const touch = (...paths: string[]) => {
+			for (const path of paths) this.#touched.set(path, this.#now());
+		};
+		const disk = watchedDisk(({ name, paths }) => {
+			const [path = "", to = ""] = paths;
+			if (name === "create" || name === "replace" || name === "remove") touch(path, dirname(path));
+			if (name === "link") touch(to, dirname(to));
+			if (name === "rename") touch(to, dirname(path), dirname(to));
+		}, nodeDisk());
+		return {
+			...disk,
+			changed: (path) => (disk.entry(path) === undefined ? undefined : (this.#touched.get(path) ?? startMs)),
+			ensureFolder: (path) => {
+				const isMade = disk.ensureFolder(path);
+				if (isMade) touch(path, dirname(path));
+				return isMade;
+			},
+		};
+	}
+
+	#again({ address }: Session): void {
+		const { cur, new: inbox } = this.#boxes(address);
+		const names = namesIn(cur);
+		// One that was set aside for good would be tried again, as whoever brings it back wants.
+		const name = names.findLast((found) => found.endsWith(".json") && !names.includes(`${found}.reason`));
+		// To take back the second copy would take nothing back.
+		this.#lastSent = undefined;
+		if (name !== undefined && existsSync(inbox)) copyFileSync(join(cur, name), join(inbox, name));
+	}
+
+	// Laws
+
+	/** What must be true at any moment. */
+	holdLaws(): void {
+		for (const session of this.#sessions) {
+			this.#read(session);
+			this.#model.judge(session.address, session.shown);
+			for (const { pi } of session.hosts) hold(pi.errors.length === 0, () => pi.errors.join("; "));
+			if (session.crashes >= 3) this.#readBuried(session);
+			this.#holdFolder(session);
+			this.#holdSwitch(session);
+		}
+		hold(this.#gone.length === 0, () => this.#gone.join("; "));
+		this.#readPeer();
+	}
+
+	/** A reply that was set aside for good has come all the same. */
+	#readBuried({ address }: Session): void {
+		const { cur } = this.#boxes(address);
+		for (const name of namesIn(cur).filter((found) => found.endsWith(".reason"))) {
+			const reply = envelopeIn(join(cur, name.slice(0, -".reason".length)));
+			if (reply?.kind === "reply") this.#model.answered({ ...reply, inReplyTo: reply.in_reply_to }, true);
+		}
+	}
+
+	/** Mail is off only where a user said so. A second process does not see what the first one was told. */
+	#holdSwitch({ address, hosts, isOn, hadSecond }: Session): void {
+		const footer = hosts[0]?.pi.status.get("mailbox") ?? "";
+		hold(hadSecond || !isOn || !footer.includes("off"), () => `${address} shows ${footer}, and nobody said so`);
+	}
+
+	#holdFolder(session: Session): void {
+		const hasFolder = existsSync(this.#boxes(session.address).folder);
+		if (session.hadFolder && !hasFolder) {
+			session.mayMiscount = true;
+			hold(this.#prunes > 0, () => `the folder of ${session.address} is gone, and nobody asked for that`);
+			// A second process has no record: for a second after the first was killed, the session counts as closed.
+			hold(
+				session.hosts.length === 0 || session.hadSecond,
+				() => `the folder of ${session.address} was pruned while it ran`,
+			);
+		}
+		session.hadFolder = hasFolder;
+	}
+
+	#readPeer(): void {
+		for (const name of this.#peer?.waiting() ?? []) {
+			if (this.#peerSaw.has(name)) continue;
+			const envelope = this.#peer?.peek(name);
+			if (envelope === undefined) continue;
+			this.#peerSaw.set(name, envelope.id);
+			if (envelope.kind === "reply") this.#model.answered({ ...envelope, inReplyTo: envelope.in_reply_to }, true);
+			else {
+				const mail = this.#model.mails.get(envelope.body);
+				hold(mail?.to === peerAddress, () => `the peer has a mail that was not sent to it: ${envelope.body}`);
+			}
+		}
+	}
+
+	/** Reads what was added to a session: from its file, or from memory while it has none. */
+	#read(session: Session): void {
+		session.file ??= session.hosts.map(({ pi }) => pi.file).find((file) => file !== "" && existsSync(file));
+		if (session.file === undefined) {
+			const [host] = session.hosts;
+			if (host === undefined) return;
+			session.shown = [];
+			for (const entry of host.pi.session.getEntries()) this.#readEntry(session, entry);
+			return;
+		}
+		if (session.readBytes === 0) session.shown = [];
+		const size = statSync(session.file).size;
+		if (size === session.readBytes) return;
+		const text = readFileSync(session.file).subarray(session.readBytes).toString();
+		session.readBytes = size;
+		for (const line of text.split("\n")) if (line !== "") this.#readEntry(session, JSON.parse(line));
+	}
+
+	#readEntry(session: Session, entry: unknown): void {
+		const { address } = session;
+		const details = at(entry, "details", "mail") ?? at(entry, "message", "details", "mail");
+		if (at(details, "address") === address) {
+			const shown: Shown = {
+				id: String(at(details, "id")),
+				from: String(at(details, "from")),
+				kind: String(at(details, "kind")),
+				firstLine: String(at(details, "firstLine")),
+				inReplyTo: texts(at(details, "inReplyTo")),
+				as: "entry",
+			};
+			session.shown.push(shown);
+			if (shown.kind === "reply") this.#model.answered({ ...shown, to: address }, true);
+		}
+		const note = at(entry, "customType") === "session-mail" ? at(entry, "data") : undefined;
+		if (at(note, "address") !== address) return;
+		if (at(note, "type") === "receiving") session.isOn = at(note, "isOn") === true;
+		if (at(note, "type") === "taken") {
+			const mail = at(note, "mail");
+			session.shown.push({
+				id: String(at(mail, "id")),
+				from: String(at(mail, "from")),
+				kind: String(at(mail, "kind")),
+				firstLine: "",
+				inReplyTo: [],
+				as: "taken",
+			});
+		}
+		if (at(note, "type") !== "settling") return;
+		for (const reply of list(at(note, "replies"))) {
+			const { id, to, body } = { id: at(reply, "id"), to: at(reply, "to"), body: at(reply, "body") };
+			const planned = { id: String(id), from: address, to: String(to), body: String(body) };
+			this.#model.answered({ ...planned, inReplyTo: texts(at(reply, "inReplyTo")) }, false);
+			for (const id of texts(at(reply, "inReplyTo"))) {
+				const from = String(at(reply, "to"));
+				if (session.shown.some((shown) => shown.id === id && shown.from === from)) continue;
+				session.shown.push({ id, from, kind: "request", firstLine: "", inReplyTo: [], as: "answered unread" });
+			}
+		}
+	}
+
+	/** At rest, a session says how many of its requests nobody has answered. */
+	holdAwaiting(): void {
+		for (const session of this.#sessions) {
+			const [host] = session.hosts;
+			if (host === undefined || session.mayMiscount) continue;
+			const due = this.#model.owed().filter((mail) => mail.from === session.address && !this.#model.isAnswered(mail));
+			hold(this.#awaiting(host) === due.length, () =>
+				[`${session.address} says`, this.#awaiting(host), "awaiting and has", due.map(({ tag }) => tag)].join(" "),
+			);
+		}
+	}
+
+	#awaiting({ pi }: Host): number {
+		return Number(/(\d+) awaiting/.exec(pi.status.get("mailbox") ?? "")?.[1] ?? 0);
+	}
+
+	/** The peer answers everything that it was asked. */
+	answerAll(): void {
+		for (const mail of this.#model.owed()) {
+			if (mail.to !== peerAddress || mail.id === undefined || this.#model.isAnswered(mail)) continue;
+			const to = this.#sessions.findIndex(({ address }) => address === mail.from);
+			this.#sendFromPeer({ to, kind: "reply" }, [mail.id]);
+		}
+	}
+
+	/** What must be true when nothing is under way any more. */
+	holdEnd(): void {
+		const over = new Set(this.#sessions.filter(({ isOver }) => isOver).map(({ address }) => address));
+		for (const mail of this.#model.accepted()) {
+			if (over.has(mail.to) || over.has(mail.from)) continue;
+			if (mail.to === peerAddress) {
+				hold([...this.#peerSaw.values()].includes(mail.id ?? ""), () => `${mail.tag} to the peer is lost`);
+				continue;
+			}
+			const session = this.#sessions.find(({ address }) => address === mail.to);
+			const isThere = session?.shown.some(({ id, from }) => id === mail.id && from === mail.from) === true;
+			const isTaken = session?.takenOver.has(`${mail.from} ${mail.id}`) === true;
+			const isDead = session !== undefined && (session.mayBury || session.crashes >= 3) && this.#isDead(mail);
+			hold(isThere || isTaken || isDead, () => `${mail.tag} (${mail.kind}) to ${mail.to} is lost`);
+		}
+		for (const mail of this.#model.owed()) {
+			if (over.has(mail.to) || over.has(mail.from)) continue;
+			const mayBury = this.#sessions.some((session) => session.address === mail.to && session.mayBury);
+			if (mayBury && this.#isDead(mail)) continue;
+			hold(this.#model.isAnswered(mail), () => `${mail.tag} (${mail.kind}) to ${mail.to} has no answer`);
+		}
+		for (const session of this.#sessions) this.#holdClosed(session);
+	}
+
+	#isDead(mail: ModelMail): boolean {
+		const { cur } = this.#boxes(mail.to);
+		return namesIn(cur)
+			.filter((name) => name.endsWith(".reason"))
+			.some((name) => envelopeIn(join(cur, name.slice(0, -".reason".length)))?.id === mail.id);
+	}
+
+	#holdClosed(session: Session): void {
+		const [host] = session.hosts;
+		if (host === undefined) return;
+		const left = this.#openIn(session);
+		hold(left.length === 0, () => `${session.address} is at rest and has open: ${left.join(", ")}`);
+		const footer = host.pi.status.get("mailbox") ?? "";
+		const isDue = this.#model.owed().some((mail) => mail.from === session.address && !this.#model.isAnswered(mail));
+		hold(!/pending|off/.test(footer), () => `${session.address} is at rest and shows ${footer}`);
+		hold(
+			isDue || session.mayMiscount || !/awaiting/.test(footer),
+			() => `${session.address} has all its answers and shows ${footer}`,
+		);
+	}
+
+	/** Marks stay until the session has a file. */
+	#isUnderWay(session: Session): boolean {
+		return this.#openIn(session).some(
+			(name) => !name.endsWith(".open") || !session.isSaved || session.file !== undefined,
+		);
+	}
+
+	#openIn({ address, hosts }: Session): string[] {
+		if (hosts.length === 0) return [];
+		const { cur, new: inbox, sent } = this.#boxes(address);
+		return [
+			...namesIn(inbox),
+			...namesIn(cur).filter((name) => name.endsWith(".open")),
+			...namesIn(sent).filter((name) => name.endsWith(".part")),
+		];
+	}
+
+	summary(): string {
+		return JSON.stringify([
+			this.#sessions.map(({ address, shown, hosts }) => [address, shown, hosts[0]?.pi.status.get("mailbox")]),
+			[...this.#peerSaw],
+		]);
+	}
+
+	// Rest
+
+	/** All sessions run, mail is on, the clock is right and the disk healthy, and what was started has ended. */
+	async rest(): Promise<void> {
+		this.#offsetMs = 0;
+		for (const host of this.#hosts())
+			Object.assign(host, { dies: undefined, fails: undefined, takes: 0, drops: false });
+		for (const session of this.#sessions) {
+			for (const host of session.hosts.slice(1)) await this.#quit(session, host);
+			const [host] = session.hosts;
+			if (host === undefined && !session.isOver) await this.#start(session, "resume");
+			else if (host?.hasFailed === true) {
+				host.hasFailed = false;
+				await this.#playAll();
+				await this.#reload(host);
+			}
+		}
+		// For a process that takes a session over, and reads its file first.
+		await pass(3000);
+		for (const { pi } of this.#hosts()) await pi.type("/mailbox on");
+		await this.#playAll();
+		await this.#complete();
+		// What is not on the branch any more is held at a start, and answered by the next run.
+		for (const session of this.#sessions.filter(({ hasBranched }) => hasBranched)) {
+			session.hasBranched = false;
+			for (const host of session.hosts) await this.#quit(session, host);
+			if (!session.isOver) await this.#start(session, "resume");
+			await pass(1000);
+			await this.#complete();
+		}
+	}
+
+	/** A run that completes, in each session that owes something or has no file yet for its mail. */
+	async #complete(): Promise<void> {
+		for (const session of this.#sessions) {
+			const owes = this.#model.owed().some((mail) => mail.to === session.address && !this.#model.isAnswered(mail));
+			for (const { pi } of owes || this.#openIn(session).length > 0 ? session.hosts : [])
+				if (isQuiet(pi)) await pi.run({ prompt: "go on" });
+		}
+		await this.#playAll();
+	}
+
+	/** Plays what mail starts until nothing waits any more, or for as long as a session may pause after failures. */
+	async #playAll(): Promise<void> {
+		for (let seconds = 0; seconds < 150; seconds++) {
+			await pass(1000);
+			const waiting = this.#hosts().filter(({ pi }) => pi.hasRunToPlay);
+			for (const { pi } of waiting) if (pi.hasRunToPlay) await pi.run({ text: `rest ${pi.log.length}` });
+			this.holdLaws();
+			if (waiting.length === 0 && !this.#sessions.some((session) => this.#isUnderWay(session))) return;
+		}
+	}
+
+	#hosts(): Host[] {
+		return this.#sessions.flatMap(({ hosts }) => hosts);
+	}
+
+	#session(index: number): Session {
+		const session = this.#sessions[index % this.#sessions.length];
+		if (session === undefined) throw new Error(`there is no session ${index}`);
+		return session;
+	}
+
+	#addressOf(whom: number | "peer"): string {
+		return whom === "peer" ? peerAddress : this.#session(whom).address;
+	}
+
+	#boxes(address: string): Boxes {
+		return boxesOf(this.#root, address);
+	}
+}
+
+function newSession(address: string, isSaved: boolean): Session {
+	return {
+		address,
+		isSaved,
+		hosts: [],
+		file: undefined,
+		readBytes: 0,
+		shown: [],
+		isOn: true,
+		crashes: 0,
+		isOver: false,
+		hasBranched: false,
+		hadFolder: false,
+		hadSecond: false,
+		mayMiscount: false,
+		mayBury: false,
+		takenOver: new Map(),
+		endedWith: new Map(),
+	};
+}
+
+/** Idle, and nothing is about to change that. */
+function isQuiet(pi: FakePi): boolean {
+	return pi.isIdle && !pi.hasRunToPlay;
+}
+
+function namesIn(folder: string): string[] {
+	try {
+		return readdirSync(folder).sort();
+	} catch {
+		return [];
+	}
+}
+
+function envelopeIn(path: string): Envelope | undefined {
+	try {
+		const parsed = parseEnvelope(readFileSync(path, "utf8"));
+		return parsed.ok ? parsed.envelope : undefined;
+	} catch {
+		return undefined;
+	}
+}
+
+/** What lies under these keys of something that was parsed. */
+function at(value: unknown, ...keys: string[]): unknown {
+	let found = value;
+	for (const key of keys) found = typeof found === "object" && found !== null ? Reflect.get(found, key) : undefined;
+	return found;
+}
+
+function list(value: unknown): unknown[] {
+	return Array.isArray(value) ? value : [];
+}
+
+function texts(value: unknown): string[] {
+	return list(value).map(String);
+}
