@@ -3,7 +3,7 @@ import { awaitsAnswer } from "../mail/envelope.ts";
 import type { Claim, Mailbox, OpenMail } from "../mail/mailbox.ts";
 import type { Answers } from "./answers.ts";
 import type { Handover } from "./handover.ts";
-import type { Ledger } from "./ledger.ts";
+import { keyOf, type Ledger } from "./ledger.ts";
 import { inSlices } from "./slices.ts";
 
 /** Mail with which Pi ended this often is not handed over again (design D12). */
@@ -28,6 +28,10 @@ export function takeInLeftOvers(
 	done: (hasFailed: boolean) => void,
 ): () => void {
 	const left: OpenMail[] = [];
+	/** How often each mail was tried, in all its copies. */
+	const tries = new Map<string, number>();
+	/** What was given up, copies and all. */
+	const dead = new Set<string>();
 	let hasFailed = false;
 
 	function* work(): Generator<Claim | string | undefined> {
@@ -38,7 +42,7 @@ export function takeInLeftOvers(
 
 	function step(found: Claim | string | undefined): void {
 		if (typeof found === "string") warn(found);
-		else if (found?.result === "claimed") left.push(found.mail);
+		else if (found?.result === "claimed") take(found.mail);
 		else if (found?.result === "dead") attempt(found.path, () => answers.setAside(found));
 		else if (found?.result === "failed") {
 			hasFailed = true;
@@ -46,13 +50,20 @@ export function takeInLeftOvers(
 		}
 	}
 
+	function take(mail: OpenMail): void {
+		const key = keyOf(mail.envelope);
+		left.push(mail);
+		tries.set(key, (tries.get(key) ?? 0) + mail.tries);
+	}
+
 	function resume(mail: OpenMail): void {
-		const ends = mail.tries + (isRestart ? 1 : 0);
-		if (ends < maxTries || ledger.has(mail.envelope)) {
+		const { path, envelope } = mail;
+		const ends = (tries.get(keyOf(envelope)) ?? 0) + (isRestart ? 1 : 0);
+		if (!dead.has(keyOf(envelope)) && (ends < maxTries || ledger.has(envelope))) {
 			handover.resume(mail, isRestart);
 			return;
 		}
-		const { path, envelope } = mail;
+		dead.add(keyOf(envelope));
 		const reason = `Pi ended ${ends} times before this mail was in the conversation`;
 		answers.setAside({ path, reason, ...(awaitsAnswer(envelope) && { owing: envelope }) });
 	}

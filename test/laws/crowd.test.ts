@@ -260,7 +260,8 @@ class Crowd {
 		const again = senders.reduce((sum, address) => sum + this.#countSender(address, read, owed, wrong), 0);
 		wrong["without an answer"].push(...owed);
 		const running = join(this.#root, "running");
-		wrong["still there"].push(...namesIn(running));
+		// What a rewrite leaves when it is cut short, the next list of sessions removes.
+		wrong["still there"].push(...namesIn(running).filter((name) => !/\.json\.\d+$/.test(name)));
 		return {
 			counts: {
 				noted: this.#noted().length,

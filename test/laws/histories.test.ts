@@ -135,6 +135,16 @@ const examples: { title: string; steps: (n: number) => Step[] }[] = [
 		],
 	},
 	{
+		title: "D12 a mail that lies there twice is given up after three ends of Pi all the same",
+		steps: (n) => [
+			{ do: "send", from: "peer", to: 1, kind: "request" },
+			{ do: "pass", ms: 1000 },
+			{ do: "again", who: 1 },
+			{ do: "crashes", who: 1, times: 1 + (n % 5) },
+			{ do: "pass", ms: 1000 },
+		],
+	},
+	{
 		title: "L4 a reply to a mail whose copy could not get its name is counted",
 		steps: (n) => [
 			{ do: "run", who: 0, end: "done", tools: 0 },
