@@ -64,10 +64,12 @@ export interface Mailbox {
 	/** The folder to watch for mail. */
 	readonly newFolder: string;
 	/**
-	 * Makes the boxes again that are missing, and says whether some were. Throws what stands in the way: the mail root is not
-	 * there, or something is no folder of ours.
+	 * Makes the boxes again that are missing. Throws what stands in the way: the mail root is not there, or something is no
+	 * folder of ours. Every delivery does it as well.
 	 */
-	mend(): boolean;
+	mend(): void;
+	/** How often boxes were missing and were made again. */
+	readonly timesMended: number;
 	/** Delivers one mail, or refuses and leaves nothing; see `deliver.ts`. Throws nothing. */
 	deliver(draft: Draft): Delivered | Refusal;
 	/** Takes a mail back that its recipient has not claimed, copy and all; false when it has (design D28). */
@@ -124,15 +126,18 @@ export interface MailboxOptions {
 /** Opens the boxes of an address and makes the missing ones. Throws the disk's errors, and `UnfitError` for a box that is no folder of ours. */
 export function openMailbox({ disk, root, address, now, isDurable }: MailboxOptions): Mailbox {
 	const boxes = boxesOf(root, address);
+	let timesMended = 0;
 	mend();
+	timesMended = 0;
 	const state = openState(disk, boxes.folder);
 	const sender = { disk, root, address, boxes, state, now, isDurable, mend };
 
-	function mend(): boolean {
+	function mend(): void {
 		checkRoot(disk, root);
 		const changed = makeBoxes(disk, boxes);
+		if (changed.length === 0) return;
+		timesMended++;
 		if (isDurable()) for (const folder of changed) disk.syncFolder(folder);
-		return changed.length > 0;
 	}
 
 	function claim(name: string): Claim {
@@ -309,6 +314,9 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		folder: boxes.folder,
 		newFolder: boxes.new,
 		mend,
+		get timesMended() {
+			return timesMended;
+		},
 		deliver: (draft) => deliver(sender, draft),
 		retract({ envelope, name }) {
 			const back = join(boxes.tmp, name);

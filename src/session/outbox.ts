@@ -40,7 +40,13 @@ interface OutboxParts {
 }
 
 export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxParts): Outbox {
-	function resolved(to: string) {
+	function resolved(to: string): { ok: true; address: string } | SendRefusal {
+		try {
+			// Without its folders nobody would be found, which would be no reason.
+			mailbox.mend();
+		} catch (error) {
+			return { ok: false, code: "io", message: `Nothing was sent: ${errorReason(error)}.` };
+		}
 		return resolve(to, { running: running.list(), self: mailbox.address, hasMailbox: mailbox.isKnown });
 	}
 

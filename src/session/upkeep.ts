@@ -26,14 +26,19 @@ const rootMissingMs = 30_000;
 export function createUpkeep({ disk, root, mailbox, now, onMended, say }: UpkeepParts): Upkeep {
 	let isOut = false;
 	let rootMissingSince: number | undefined;
+	let timesMended = 0;
 
+	/** Whether something was missing since the last time, and is there again. */
 	function mend(): boolean {
 		if (disk.entry(root) !== undefined) rootMissingSince = undefined;
 		else {
 			rootMissingSince ??= now();
 			if (now() - rootMissingSince >= rootMissingMs) ensureRoot(disk, root);
 		}
-		return mailbox.mend();
+		mailbox.mend();
+		const wasMade = mailbox.timesMended > timesMended;
+		timesMended = mailbox.timesMended;
+		return wasMade;
 	}
 
 	return {

@@ -51,8 +51,10 @@ describe("while a session runs", () => {
 		expect(pi.notifications).toEqual([isOut(`the mail root \\S+ is missing`)]);
 		// Somebody who wants to move it back must find its place free.
 		expect(existsSync(mailRoot())).toBe(false);
-		await pi.type(`/mailbox ${peer.address} please`);
-		expect(pi.notifications.splice(0)[1]).toMatch(/^Nothing was sent: the mail root \S+ is missing\.$/);
+		pi.notifications.splice(0);
+		for (const to of [peer.address, "nobody"]) await pi.type(`/mailbox ${to} please`);
+		const refused = expect.stringMatching(/^Nothing was sent: the mail root \S+ is missing\.$/);
+		expect(pi.notifications.splice(0)).toEqual([refused, refused]);
 		moveBack(mailRoot());
 		await later(1000);
 		expect(pi.notifications).toEqual([works]);
@@ -88,6 +90,15 @@ describe("while a session runs", () => {
 		expect(pi.notifications).toEqual([wereMade]);
 		expect(readdirSync(folder())).toEqual(expect.arrayContaining(["cur", "new", "sent", "tmp"]));
 		await exchange();
+	});
+
+	test("L4 its folder is deleted, and made again by a mail that is sent just then: it is said all the same", async () => {
+		rmSync(folder(), { recursive: true });
+		await pi.type(`/mailbox ${peer.address} please`);
+		expect(pi.notifications.splice(0)).toEqual([expect.stringMatching(/^Sent /)]);
+		await later(1000);
+		expect(pi.notifications).toEqual([wereMade]);
+		expect(peer.received()).toHaveLength(1);
 	});
 
 	test.each(["tmp", "new", "cur", "sent"])("L2 its %s/ is deleted: it is made again, and mail goes on", async (box) => {
