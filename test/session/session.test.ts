@@ -359,7 +359,7 @@ test("L7 a thousand files that cannot be read, before a good mail: it comes, and
 		if (name === "list" && paths[0]?.endsWith(`${pi.address}/new`)) claims = 0;
 		if (name === "rename") most = Math.max(most, ++claims);
 	};
-	for (let n = 0; n < 500 && !pi.hasRunToPlay; n++) await later(0);
+	for (let n = 0; n < 500 && !pi.hasRunToPlay; n++) await later(10);
 	await pi.run();
 	expect(pi.mails().map((mail) => mail.id)).toEqual([id]);
 	expect(most).toBeLessThanOrEqual(20);
