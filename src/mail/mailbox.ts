@@ -98,7 +98,7 @@ export interface Mailbox {
 	awaits(id: string): boolean;
 	/** Notes that these mails are answered. */
 	answered(ids: readonly string[]): void;
-	/** Notes that something was answered and could not be looked up: the next start counts everything again. */
+	/** Notes that something may have been answered unseen: the next `recount`, or the next start, counts everything again. */
 	miscounted(): void;
 	/**
 	 * Mends what a crash left in `sent/`, and counts the copies that `state.json` does not know. Yields a warning for each

@@ -22,7 +22,7 @@ export interface MailboxState {
 	isCounted(name: string): boolean;
 	/** Notes that these are answered. Ids that are not waited for are fine. */
 	answered(ids: readonly string[]): void;
-	/** Notes that `awaiting` may be wrong: the next start has to look at every copy. */
+	/** Notes that `awaiting` may be wrong: whoever counts next has to look at every copy. */
 	miscounted(): void;
 	/** Notes that every copy in `sent/` is counted, so that the next start has to look only at newer ones. */
 	recounted(): void;
@@ -71,7 +71,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			else noted.add(name);
 			changed = true;
 		},
-		isCounted: (name) => name <= (isComplete ? counted : countedBefore) || noted.has(name),
+		isCounted: (name) => !isDoubtful && (name <= (isComplete ? counted : countedBefore) || noted.has(name)),
 		answered(ids) {
 			for (const id of ids) changed = awaiting.delete(id) || changed;
 		},
@@ -81,6 +81,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 		},
 		recounted() {
 			isComplete = true;
+			isDoubtful = false;
 			noted.clear();
 			changed ||= counted !== newest;
 			counted = newest;

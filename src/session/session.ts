@@ -238,6 +238,8 @@ export function openSession(
 			(entries) =>
 				guarded(() => {
 					ledger.include(entries);
+					// What the other process had answered, this one still awaits.
+					mailbox.miscounted();
 					presence.update({ receiving: ledger.isReceiving ? undefined : false });
 					recover(isRestart);
 				})(),

@@ -151,6 +151,7 @@ interface Session {
 	hasBranched: boolean;
 	hadFolder: boolean;
 	hadSecond: boolean;
+	hadFault: boolean;
 	/** Its folder was removed, or a copy could not be read when its reply came: what it awaits is not known for sure. */
 	mayMiscount: boolean;
 	/** A file could not be opened: its mail is set aside unread, and nothing of it can be answered. */
@@ -261,6 +262,7 @@ class World {
 				return;
 			case "fail":
 				host.fails = { in: step.n, code: step.code };
+				session.hadFault = true;
 				return;
 			case "second":
 				if (session.hosts.length < 2 && session.file !== undefined) await this.#start(session, "resume");
@@ -729,11 +731,10 @@ class World {
 		if (session.hadFolder && !hasFolder) {
 			session.mayMiscount = true;
 			hold(this.#prunes > 0, () => `the folder of ${session.address} is gone, and nobody asked for that`);
-			// A second process has no record: for a second after the first was killed, the session counts as closed.
-			hold(
-				session.hosts.length === 0 || session.hadSecond,
-				() => `the folder of ${session.address} was pruned while it ran`,
-			);
+			// Without a record a session counts as closed, for a second: that of a second process whose first was killed, or one
+			// whose record the disk did not take.
+			const hasRecord = !session.hadSecond && !session.hadFault;
+			hold(session.hosts.length === 0 || !hasRecord, () => `the folder of ${session.address} was pruned while it ran`);
 		}
 		session.hadFolder = hasFolder;
 	}
@@ -992,6 +993,7 @@ function newSession(address: string, isSaved: boolean): Session {
 		hasBranched: false,
 		hadFolder: false,
 		hadSecond: false,
+		hadFault: false,
 		mayMiscount: false,
 		mayBury: false,
 		takenOver: new Map(),
