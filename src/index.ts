@@ -65,7 +65,8 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 	});
 }
 
-function thisMachine(): Machine {
+/** What the extension uses of the machine that it runs on. */
+export function thisMachine(): Machine {
 	return {
 		disk: nodeDisk(),
 		processes: systemProcesses(),

@@ -14,7 +14,7 @@ import {
 	type ReplyStatus,
 	serialiseEnvelope,
 } from "./envelope.ts";
-import { isSameMail, type Receipt, readReceipt, removeReceipt, writeReceipt } from "./receipt.ts";
+import { isSameMail, type Receipt, readReceipt, receiptPath, writeReceipt } from "./receipt.ts";
 import type { MailboxState } from "./state.ts";
 
 /** What a sender decides about a mail; the rest of its envelope follows. */
@@ -32,7 +32,7 @@ export interface Draft {
 	 * A UUID chosen by the caller, for a mail that may have to be sent again: once it was sent, the same id from the same
 	 * address sends nothing more. Default: a new one.
 	 */
-	id?: string;
+	id?: string | undefined;
 }
 
 /** A mail that lies in its recipient's inbox, or did before it was read. */
@@ -128,35 +128,50 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 			: refuse("io", errorReason(error));
 	}
 
-	/** What is removed again when the mail cannot be sent. */
-	const undo: (() => void)[] = [];
-	let part: string | undefined;
+	/** The files that are removed again when the mail cannot be sent. */
+	const made: string[] = [];
 	let name: string;
 	try {
-		name = write(sender, boxes, { id: envelope.id, text, time, durable }, undo);
+		name = write(sender, boxes, { id: envelope.id, text, time, durable }, made);
 		if (hasOwnId) {
-			undo.push(() => removeReceipt(disk, sent, envelope.id));
+			made.push(receiptPath(sent, envelope.id));
 			writeReceipt(disk, sent, name, durable, envelope);
 		}
 		if (keepsCopy) {
-			const copied = join(sent, `${name}.part`);
-			part = copied;
-			undo.push(() => disk.remove(copied));
-			copy(disk, join(boxes.tmp, name), copied, text, durable);
+			const part = join(sent, `${name}.part`);
+			made.push(part);
+			copy(disk, join(boxes.tmp, name), part, text, durable);
 		}
 		disk.rename(join(boxes.tmp, name), join(boxes.new, name));
 	} catch (error) {
-		for (const step of undo.reverse()) succeeds(step);
+		for (const path of made.reverse()) succeeds(() => disk.remove(path));
 		return refuse("io", errorReason(error));
 	}
-	const changedFolders = part === undefined ? [boxes.new] : [boxes.new, sent];
+	const changedFolders = keepsCopy ? [boxes.new, sent] : [boxes.new];
 	if (durable) synced = succeeds(() => syncFolders(disk, changedFolders)) && synced;
-	if (part !== undefined) {
-		const finished = part;
-		succeeds(() => finish(disk, finished, join(sent, name), text, durable));
+	if (keepsCopy) {
+		succeeds(() => finish(disk, join(sent, `${name}.part`), join(sent, name), text, durable));
 		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
 	}
 	return { ok: true, envelope, durable: synced, name };
+}
+
+/** The envelope of a mail that was sent under this id of the caller's, without its body. */
+export function sentBefore(sender: Sender, id: string | undefined): Envelope | undefined {
+	if (id === undefined || !isUuid(id)) return undefined;
+	try {
+		const receipt = readReceipt(sender.disk, sender.boxes.sent, id.toLowerCase());
+		return receipt !== undefined && isSent(sender, receipt) ? receipt.envelope : undefined;
+	} catch {
+		// Whoever sends now hears of it.
+		return undefined;
+	}
+}
+
+/** Whether a mail of this name lies with its recipient, read or not. */
+export function hasArrived(disk: Disk, root: string, to: string, name: string): boolean {
+	const recipient = boxesOf(root, to);
+	return [recipient.new, recipient.cur].some((box) => disk.entry(join(box, name)) !== undefined);
 }
 
 function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined {
@@ -187,8 +202,7 @@ function envelopeOf(from: string, to: string, draft: Draft, time: number): Envel
 
 /** Whether the mail of a receipt was delivered. One whose copy was taken back was not. */
 function isSent({ disk, root, boxes }: Sender, { name, envelope }: Receipt): boolean {
-	const recipient = boxesOf(root, envelope.to);
-	return [boxes.sent, recipient.new, recipient.cur].some((box) => disk.entry(join(box, name)) !== undefined);
+	return disk.entry(join(boxes.sent, name)) !== undefined || hasArrived(disk, root, envelope.to, name);
 }
 
 function again({ disk, root, boxes, isDurable }: Sender, receipt: Receipt, draft: Envelope): Delivered | Refusal {
@@ -208,7 +222,7 @@ function write(
 	{ disk, state }: Sender,
 	boxes: Boxes,
 	{ id, text, time, durable }: { id: string; text: string; time: number; durable: boolean },
-	undo: (() => void)[],
+	made: string[],
 ): string {
 	for (let tries = 0; ; tries++) {
 		const name = envelopeFileName(state.nextStamp(time), id);
@@ -219,7 +233,7 @@ function write(
 			if (errorCode(error) === "EEXIST" && tries < maxTries) continue;
 			throw error;
 		}
-		undo.push(() => disk.remove(unfinished));
+		made.push(unfinished);
 		if (disk.entry(join(boxes.new, name)) === undefined) return name;
 		disk.remove(unfinished);
 	}

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
 import { boxesOf, makeBoxes } from "./boxes.ts";
-import { type Delivered, type Draft, deliver, type Refusal } from "./deliver.ts";
+import { type Delivered, type Draft, deliver, hasArrived, type Refusal, sentBefore } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
@@ -72,6 +72,8 @@ export interface Mailbox {
 	readonly timesMended: number;
 	/** Delivers one mail, or refuses and leaves nothing; see `deliver.ts`. Throws nothing. */
 	deliver(draft: Draft): Delivered | Refusal;
+	/** The envelope of a mail that was sent under this id of the caller's, without its body. */
+	sentBefore(id: string | undefined): Envelope | undefined;
 	/** Takes a mail back that its recipient has not claimed, copy and all; false when it has (design D28). */
 	retract(sent: { envelope: Envelope; name: string }): boolean;
 	/** Whether an address has a mailbox on this machine. */
@@ -105,7 +107,10 @@ export interface Mailbox {
 	 * mail that turns out not to have been sent; undefined is a place to pause.
 	 */
 	recount(): Generator<string | undefined>;
-	/** Removes what crashes left in `tmp/` and beside other files, as soon as nobody can be writing it any more (design D15). */
+	/**
+	 * Removes what crashes left in `tmp/` and beside `state.json`, as soon as nobody can be writing it any more (design D15).
+	 * In `cur/` and `sent/`, which grow with age, `leftOpen` and `recount` do so in passing.
+	 */
 	removeLeftovers(): Generator<undefined>;
 	/** Writes `state.json` when something in it changed. */
 	saveState(): void;
@@ -178,7 +183,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			return { result: "claimed", mail: { name, path, envelope: parsed.envelope, tries: triesOf(name) } };
 		}
 		const reason = parsed.ok ? "it is addressed to another session" : parsed.reason;
-		const owing = "owing" in parsed && parsed.owing?.to === address ? parsed.owing : undefined;
+		const owing = !parsed.ok && parsed.owing?.to === address ? parsed.owing : undefined;
 		try {
 			if (owing === undefined) bury(name, reason);
 		} catch {
@@ -236,36 +241,12 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 
 	function* recount(): Generator<string | undefined> {
 		let isAdded = false;
-		for (const name of disk.list(boxes.tmp)) {
-			yield undefined;
-			// Mail that was taken back; all else in here is what others write to this address.
-			if (readIfFile(join(boxes.tmp, name))?.from !== address) continue;
-			for (const left of [join(boxes.sent, name), join(boxes.sent, `${name}.part`), join(boxes.tmp, name)]) {
-				disk.remove(left);
-			}
-		}
+		yield* removeTakenBack();
 		for (const name of disk.walk(boxes.sent)) {
 			yield undefined;
-			let copy = name;
 			if (rewritePattern.test(name)) removeIfLeft(join(boxes.sent, name));
-			if (name.endsWith(".json.part")) {
-				if (disk.entry(join(boxes.sent, name)) !== "file") continue;
-				copy = name.slice(0, -".part".length);
-				let delivered: boolean;
-				try {
-					delivered = isDelivered(copy);
-				} catch (error) {
-					yield `whether a mail was sent cannot be told now (${copy}): ${errorReason(error)}`;
-					continue;
-				}
-				if (!delivered) {
-					disk.remove(join(boxes.sent, name));
-					yield `a mail was not sent, since the session ended while it was being written (${copy}); send it again`;
-					continue;
-				}
-				disk.rename(join(boxes.sent, name), join(boxes.sent, copy));
-			}
-			if (!copy.endsWith(".json") || state.isCounted(copy)) continue;
+			const copy = name.endsWith(".json.part") ? yield* finishCopy(name.slice(0, -".part".length)) : name;
+			if (!copy?.endsWith(".json") || state.isCounted(copy)) continue;
 			const envelope = readIfFile(join(boxes.sent, copy));
 			if (envelope === undefined) continue;
 			state.sent(copy, awaitsAnswer(envelope) ? envelope.id : undefined);
@@ -280,12 +261,49 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		state.recounted();
 	}
 
-	/** Throws when the copy cannot be read for now: no mail may be called unsent for that. */
-	function isDelivered(copy: string): boolean {
+	function* removeTakenBack(): Generator<undefined> {
+		for (const name of disk.list(boxes.tmp)) {
+			yield undefined;
+			// All else in here is what others write to this address.
+			if (readIfFile(join(boxes.tmp, name))?.from !== address) continue;
+			for (const left of traces(name)) disk.remove(left);
+		}
+	}
+
+	/** All that is left here of a mail that was taken back; what says that it was comes last. */
+	function traces(name: string): string[] {
+		return [join(boxes.sent, name), join(boxes.sent, `${name}.part`), join(boxes.tmp, name)];
+	}
+
+	/** Gives an unfinished copy its name, and returns it; or removes the copy of what was not sent. */
+	function* finishCopy(copy: string): Generator<string, string | undefined> {
+		const part = join(boxes.sent, `${copy}.part`);
+		if (disk.entry(part) !== "file") return undefined;
+		let delivered: boolean | undefined;
+		try {
+			delivered = isDelivered(copy);
+		} catch (error) {
+			yield `whether a mail was sent cannot be told now (${copy}): ${errorReason(error)}`;
+		}
+		if (delivered === undefined) return undefined;
+		if (!delivered) {
+			disk.remove(part);
+			yield `a mail was not sent, since the session ended while it was being written (${copy}); send it again`;
+			return undefined;
+		}
+		disk.rename(part, join(boxes.sent, copy));
+		return copy;
+	}
+
+	/**
+	 * Undefined when its recipient's folder was pruned, which may have held it. Throws when the copy cannot be read for now: no
+	 * mail may be called unsent for that.
+	 */
+	function isDelivered(copy: string): boolean | undefined {
 		const parsed = parseEnvelope(disk.read(join(boxes.sent, `${copy}.part`), maxEnvelopeBytes));
 		if (!parsed.ok) return false;
-		const recipient = boxesOf(root, parsed.envelope.to);
-		return [recipient.new, recipient.cur].some((box) => disk.entry(join(box, copy)) !== undefined);
+		if (disk.entry(boxesOf(root, parsed.envelope.to).folder) === undefined) return undefined;
+		return hasArrived(disk, root, parsed.envelope.to, copy);
 	}
 
 	/** Removes a file that nobody can be writing any more. One that cannot be removed is rubbish that stays. */
@@ -318,6 +336,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			return timesMended;
 		},
 		deliver: (draft) => deliver(sender, draft),
+		sentBefore: (id) => sentBefore(sender, id),
 		retract({ envelope, name }) {
 			const back = join(boxes.tmp, name);
 			try {
@@ -328,7 +347,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			}
 			state.answered([envelope.id]);
 			// It is taken back, whatever becomes of what is left of it.
-			for (const path of [join(boxes.sent, name), back]) {
+			for (const path of traces(name)) {
 				try {
 					disk.remove(path);
 				} catch {}
@@ -396,7 +415,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	};
 }
 
-type Read = ParsedEnvelope | { ok: false; reason: string; owing: Owing | undefined };
+type Read = Extract<ParsedEnvelope, { ok: true }> | { ok: false; reason: string; owing?: Owing | undefined };
 
 /** How long what somebody may still be writing is kept, by both file times (design D15, maildir(5)). */
 const leftoverMs = 36 * 60 * 60 * 1000;

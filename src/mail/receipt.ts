@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import * as z from "zod/mini";
 import { type Disk, errorCode, UnfitError } from "./disk.ts";
-import { type Envelope, parseEnvelope } from "./envelope.ts";
+import { type Envelope, maxEnvelopeBytes, parseEnvelope } from "./envelope.ts";
 
 /**
  * What a sender keeps of a mail whose id its caller chose, so that the same id is the same mail: `sent/<id>.receipt`, made
@@ -17,21 +17,17 @@ export interface Receipt {
 	envelope: Envelope;
 }
 
-/** The receipt that was kept under this id; undefined when there is none, or a crash left it unreadable. Throws the disk's other errors. */
+/**
+ * The receipt that was kept under this id; one that a power cut left unreadable is made up for by the copy of the mail.
+ * Undefined when there is neither. Throws the disk's errors.
+ */
 export function readReceipt(disk: Disk, sent: string, id: string): Receipt | undefined {
-	let text: string;
 	try {
-		text = disk.read(receiptPath(sent, id), maxReceiptBytes);
+		return parseReceipt(disk.read(receiptPath(sent, id), maxReceiptBytes)) ?? receiptOfCopy(disk, sent, id);
 	} catch (error) {
-		if (errorCode(error) === "ENOENT" || error instanceof UnfitError) return undefined;
+		if (errorCode(error) === "ENOENT") return undefined;
+		if (error instanceof UnfitError) return receiptOfCopy(disk, sent, id);
 		throw error;
-	}
-	try {
-		const { name, durable, envelope } = z.parse(receiptSchema, JSON.parse(text));
-		const parsed = parseEnvelope(JSON.stringify(envelope));
-		return parsed.ok ? { name, durable, envelope: parsed.envelope } : undefined;
-	} catch {
-		return undefined;
 	}
 }
 
@@ -41,8 +37,8 @@ export function writeReceipt(disk: Disk, sent: string, name: string, durable: bo
 	disk.replace(receiptPath(sent, envelope.id), `${JSON.stringify(receipt)}\n`);
 }
 
-export function removeReceipt(disk: Disk, sent: string, id: string): void {
-	disk.remove(receiptPath(sent, id));
+export function receiptPath(sent: string, id: string): string {
+	return join(sent, `${id}.receipt`);
 }
 
 /** Whether this is the mail of a receipt once more. When it was first sent, and after how many hops, does not matter. */
@@ -52,14 +48,28 @@ export function isSameMail({ envelope }: Receipt, again: Envelope): boolean {
 	return essence(envelope, envelope.body) === essence(again, digest(again.body));
 }
 
+function parseReceipt(text: string): Receipt | undefined {
+	try {
+		const { name, durable, envelope } = z.parse(receiptSchema, JSON.parse(text));
+		const parsed = parseEnvelope(JSON.stringify(envelope));
+		return parsed.ok ? { name, durable, envelope: parsed.envelope } : undefined;
+	} catch {
+		return undefined;
+	}
+}
+
+function receiptOfCopy(disk: Disk, sent: string, id: string): Receipt | undefined {
+	const name = disk.list(sent).find((copy) => copy.endsWith(`-${id}.json`));
+	if (name === undefined) return undefined;
+	const parsed = parseEnvelope(disk.read(join(sent, name), maxEnvelopeBytes));
+	if (!parsed.ok) return undefined;
+	return { name, durable: false, envelope: { ...parsed.envelope, body: digest(parsed.envelope.body) } };
+}
+
 const receiptSchema = z.object({ name: z.string(), durable: z.boolean(), envelope: z.record(z.string(), z.unknown()) });
 
 /** An envelope without its body: two addresses and 50 ids at most. */
 const maxReceiptBytes = 64 * 1024;
-
-function receiptPath(sent: string, id: string): string {
-	return join(sent, `${id}.receipt`);
-}
 
 function digest(body: string): string {
 	return createHash("sha256").update(body).digest("hex");

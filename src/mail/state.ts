@@ -76,8 +76,8 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			for (const id of ids) changed = awaiting.delete(id) || changed;
 		},
 		miscounted() {
+			changed ||= !isDoubtful;
 			isDoubtful = true;
-			changed = true;
 		},
 		recounted() {
 			isComplete = true;

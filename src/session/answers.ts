@@ -1,11 +1,11 @@
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import type { SessionEntry } from "@earendil-works/pi-coding-agent";
 import { errorReason } from "../mail/disk.ts";
-import { awaitsAnswer } from "../mail/envelope.ts";
+import { awaitsAnswer, type Owing } from "../mail/envelope.ts";
 import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
 import { field } from "../mail/text.ts";
-import { type HeldBy, keyOf, type Ledger, type Note, type PlannedReply } from "./ledger.ts";
+import { type HeldBy, keyOf, type Ledger, type Note, type PlannedReply, type ReceivedMail } from "./ledger.ts";
 import { type Owed, type ReplyDraft, type Settling, settle } from "./obligations.ts";
 import { lastFinished, outcomeOfRun } from "./run.ts";
 
@@ -73,8 +73,8 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 	function owed(lastAnswer: number): Owed[] {
 		noteAll();
 		const positions = new Map(branch().map((entry, index) => [entry.id, index]));
-		const decided = new Set(unnoted.flatMap(({ replies, held }) => [...replies.flatMap(answeredBy), ...held]));
-		const open = ledger.unanswered().filter((mail) => !decided.has(keyOf(mail)));
+		const isHeld = (mail: ReceivedMail) => unnoted.some(({ held }) => held.includes(keyOf(mail)));
+		const open = ledger.unanswered().filter((mail) => !isPlanned(mail) && !isHeld(mail));
 		return open.map(({ id, from, kind, heldBy, entryId }) => {
 			const position = positions.get(entryId);
 			const state = position !== undefined && position < lastAnswer ? "worked-on" : "read";
@@ -92,11 +92,16 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 		held: readonly Owed[] = [],
 		because: HeldBy = "stop",
 	): ReadonlyMap<string, string> {
-		const replies = drafts.map((reply) => ({ id: randomUUID(), hops, ...reply, body: cut(reply.body) }));
+		const replies = drafts.map((reply) => ({ ...reply, id: reply.id ?? randomUUID(), hops, body: cut(reply.body) }));
 		if (replies.length > 0 || held.length > 0) {
 			unnoted.push({ address, type: "settling", replies, held: held.map(keyOf), because });
 		}
 		return writeOpen();
+	}
+
+	/** Whether an answer to it waits for the session to keep it. */
+	function isPlanned(mail: { from: string; id: string }): boolean {
+		return unnoted.some(({ replies }) => replies.flatMap(answeredBy).includes(keyOf(mail)));
 	}
 
 	function noteAll(): void {
@@ -104,7 +109,9 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			try {
 				note(next);
 			} catch (error) {
-				warn(`an answer cannot be kept in the session yet and is tried again: ${errorReason(error)}`);
+				warn(
+					`an answer is not sent yet, since the session's file does not take it; it is tried again: ${errorReason(error)}`,
+				);
 				return;
 			}
 			unnoted.shift();
@@ -122,12 +129,18 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 	}
 
 	/** Answers these failed, for a reason that is none of a run. */
-	function fail(items: readonly Owed[], why: string): void {
+	function fail(items: readonly Owed[], why: string, replyId?: string): void {
 		const body = `(${why} Send it again if it is still wanted.)`;
 		plan(
-			items.map(({ from, id }) => ({ to: from, inReplyTo: [id], status: "failed", body })),
+			items.map(({ from, id }) => ({ id: replyId, to: from, inReplyTo: [id], status: "failed", body })),
 			0,
 		);
+	}
+
+	/** The id of the answer to what is set aside: after a crash it is the same reply, also where no file kept a note of it. */
+	function onlyReplyTo({ from, id }: Owing): string {
+		const hash = createHash("sha256").update(`${address} ${from} ${id}`).digest("hex");
+		return hash.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, "$1-$2-$3-$4-$5");
 	}
 
 	/** Writes what was noted. Returns why replies can never be delivered, by the ids of what they answer. */
@@ -170,10 +183,12 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			return held;
 		},
 		setAside({ path, reason, owing }) {
-			// A crash that comes in between is made up for at the next start, by the ledger.
-			if (owing !== undefined && !ledger.has(owing)) {
-				fail([{ ...owing, held: false, state: "unread" }], `This mail could not be handed over: ${reason}.`);
+			// Not buried before the answer is kept: a crash that comes in between is made up for at the next start, by the ledger.
+			if (owing !== undefined && !ledger.has(owing) && !isPlanned(owing)) {
+				const why = `This mail could not be handed over: ${reason}.`;
+				fail([{ ...owing, held: false, state: "unread" }], why, onlyReplyTo(owing));
 			}
+			if (owing !== undefined && isPlanned(owing)) throw new Error("its answer cannot be kept in the session yet");
 			mailbox.bury(basename(path), reason);
 			warn(`${path} cannot be delivered and was set aside: ${reason}`);
 		},
@@ -195,11 +210,11 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			if (text.trim() === "") return refuse("empty", "the answer is empty");
 			const found = ledger.find(id);
 			const asks = found.filter((mail) => mail.kind === "ask");
-			const open = asks.find((mail) => !mail.isAnswered);
+			const open = asks.find((mail) => !mail.isAnswered && !isPlanned(mail));
 			if (open !== undefined) {
 				const lost = plan([{ to: open.from, inReplyTo: [id], status: "done", body: text.trim() }], hops).get(id);
 				if (lost !== undefined) return { ok: false, code: "undeliverable", message: lost };
-				const isWritten = !ledger.openReplies().some((reply) => reply.inReplyTo.includes(id));
+				const isWritten = !isPlanned(open) && !ledger.openReplies().some((reply) => reply.inReplyTo.includes(id));
 				return { ok: true, id, to: open.from, isWritten };
 			}
 			if (asks.length > 0) return refuse("answered", `the ask ${field(id)} is already answered`);

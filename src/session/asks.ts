@@ -26,7 +26,7 @@ export interface Ask {
 	message: string;
 	hops: number;
 	/** The caller's choice (see `Draft`): with the id of an ask that was sent before, its answer is waited for. */
-	id?: string;
+	id: string | undefined;
 	signal: AbortSignal | undefined;
 	/** Called at once and about once a second. */
 	onProgress: (progress: AskProgress) => void;
@@ -58,11 +58,13 @@ interface AsksParts {
 	presence: Presence;
 	/** Looks for mail now. */
 	scan: () => void;
+	/** Whether the mail folders can be used: without them nobody can be seen to run. */
+	isUsable: () => boolean;
 	/** Milliseconds since 1970. */
 	now: () => number;
 }
 
-export function createAsks({ mailbox, running, outbox, presence, scan, now }: AsksParts): Asks {
+export function createAsks({ mailbox, running, outbox, presence, scan, isUsable, now }: AsksParts): Asks {
 	let waiting: { id: string; to: string; finish: (reply: OpenMail | "closed") => void } | "starting" | undefined;
 
 	/** Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13). */
@@ -103,15 +105,21 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 				"another process has this session open and gets its mail, so no answer would come here",
 			);
 		}
+		const earlier = mailbox.sentBefore(id);
+		if (earlier?.kind === "ask" && !mailbox.awaits(earlier.id)) {
+			return refuse("answered", `the ask ${earlier.id} was sent before, and its answer has come as mail`);
+		}
 		const found = outbox.resolve(to);
 		if (!found.ok) return found;
 		if (message.trim() === "") return refuse("empty", "the message is empty");
 		const { address } = found;
-		const limit = outbox.hopRefusal(hops);
+		const limit = earlier === undefined ? outbox.hopRefusal(hops) : undefined;
 		if (limit !== undefined) return limit;
 		const target = running.find(address);
 		if (target === undefined) {
-			return refuse("not_running", `${address} is not running; session_mail_send leaves a message for it`);
+			const hint =
+				earlier === undefined ? "session_mail_send leaves a message for it" : "the ask sent before waits there";
+			return refuse("not_running", `${address} is not running; ${hint}`);
 		}
 		if (target.x.receiving === false) {
 			return refuse("not_receiving", `${address} takes no mail now; session_mail_send leaves a message for it`);
@@ -125,9 +133,6 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 			}
 			const sent = outbox.send({ to: address, kind: "ask", body: message, hops, id });
 			if (!sent.ok) return sent;
-			if (sent.duplicate && !mailbox.awaits(sent.envelope.id)) {
-				return refuse("answered", `the ask ${sent.envelope.id} was sent before, and its answer has come as mail`);
-			}
 			return await wait(sent, ticket);
 		} finally {
 			waiting = undefined;
@@ -156,7 +161,7 @@ export function createAsks({ mailbox, running, outbox, presence, scan, now }: As
 					waitedMs += Math.min(Math.max(0, now() - checkedAt), maxStepMs);
 					checkedAt = now();
 					const session = running.find(target);
-					if (session === undefined) missingSinceMs ??= waitedMs;
+					if (session === undefined && isUsable()) missingSinceMs ??= waitedMs;
 					else missingSinceMs = undefined;
 					// An answer that was written just before the end still counts.
 					scan();

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { appendFileSync, closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Conversation } from "./handover.ts";
@@ -14,9 +14,28 @@ export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext): Conve
 			hasFile ||= file === undefined || existsSync(file);
 			return hasFile;
 		},
-		add: (message, startsRun) =>
-			pi.sendMessage(message, startsRun ? { triggerTurn: true, deliverAs: "steer" } : { triggerTurn: false }),
+		add(message, startsRun) {
+			endLastLine(ctx.sessionManager.getSessionFile());
+			pi.sendMessage(message, startsRun ? { triggerTurn: true, deliverAs: "steer" } : { triggerTurn: false });
+		},
 	};
+}
+
+/**
+ * A full disk cuts a line of the session's file short, and what Pi adds next stands on that line: nobody can read it any
+ * more, though Pi shows it. Ends such a line, as Pi does when it opens a file. Throws when the disk does not take that either.
+ */
+export function endLastLine(file: string | undefined): void {
+	if (file === undefined || !existsSync(file)) return;
+	const last = Buffer.alloc(1, newline);
+	const descriptor = openSync(file, "r");
+	try {
+		const { size } = fstatSync(descriptor);
+		if (size > 0) readSync(descriptor, last, 0, 1, size - 1);
+	} finally {
+		closeSync(descriptor);
+	}
+	if (last[0] !== newline) appendFileSync(file, "\n");
 }
 
 /** Whether the session's file has more lines than this process has entries, or cannot be read: another process added some. */

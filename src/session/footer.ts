@@ -1,3 +1,5 @@
+import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
+
 /** What the footer counts (PSM-039). */
 export interface MailCounts {
 	/** On its way to this session's model. */
@@ -17,4 +19,21 @@ export function footerText(counts: MailCounts, isReceiving: boolean): string | u
 		),
 	];
 	return shown.length === 0 ? undefined : `✉ ${shown.join(" · ")}`;
+}
+
+/** This session's place in the footer, where this mode has one. */
+export interface Footer {
+	/** Shows a text; undefined takes it away. */
+	show(text: string | undefined): void;
+}
+
+export function createFooter(ctx: ExtensionContext): Footer {
+	let shown: string | undefined;
+	return {
+		show(text) {
+			if (text === shown || !ctx.hasUI) return;
+			ctx.ui.setStatus("mailbox", text);
+			shown = text;
+		},
+	};
 }

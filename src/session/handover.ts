@@ -132,8 +132,11 @@ export function createHandover(parts: HandoverParts): Handover {
 		closeSaved();
 	}
 
-	function admitWaiting(): void {
-		admitAll(parts.isOff() ? inbox.claimReplies().replies : inbox.claim(maxMails - ready.length));
+	/** True when there is more than it looked at. */
+	function admitWaiting(): boolean {
+		const { mails, hasMore } = parts.isOff() ? inbox.claimReplies() : inbox.claim(maxMails - ready.length);
+		admitAll(mails);
+		return hasMore;
 	}
 
 	function closeSaved(): void {
@@ -225,8 +228,8 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	function whenBusy(): boolean {
 		if (isAdmitting) return false;
-		const { replies, hasMore } = inbox.claimReplies();
-		admitAll(replies);
+		const { mails, hasMore } = inbox.claimReplies();
+		admitAll(mails);
 		return hasMore;
 	}
 
@@ -258,11 +261,11 @@ export function createHandover(parts: HandoverParts): Handover {
 			// Pi said that it started a run, and is idle without one: the run could not start.
 			takeBack();
 			if (parts.now() < notBefore) return false;
-			admitWaiting();
+			const hasMore = admitWaiting();
 			// Whoever took a mail over may have started a run.
 			if (!conversation.isIdle()) return false;
 			const { messages, wakes } = take();
-			if (messages.length === 0) return !parts.isOff() && inbox.hasMore;
+			if (messages.length === 0) return hasMore;
 			for (const [index, message] of messages.entries()) {
 				conversation.add(message, wakes && index === messages.length - 1);
 			}
@@ -282,7 +285,7 @@ export function createHandover(parts: HandoverParts): Handover {
 				while (whenBusy());
 				return inbox.isReadable;
 			}
-			admitAll(inbox.claim(Number.POSITIVE_INFINITY));
+			admitAll(inbox.claim(Number.POSITIVE_INFINITY).mails);
 			return inbox.isReadable && inbox.waitingCount === 0;
 		},
 		runStarted() {
@@ -291,7 +294,7 @@ export function createHandover(parts: HandoverParts): Handover {
 		conclude,
 		resume: (mail, isRestart) => admitAll([mail], isRestart),
 		afterStop() {
-			if (!parts.isOff()) admitAll(inbox.claim(Number.POSITIVE_INFINITY));
+			if (!parts.isOff()) admitAll(inbox.claim(Number.POSITIVE_INFINITY).mails);
 			const owed = ready.filter(({ envelope }) => awaitsAnswer(envelope));
 			for (const arrival of ready) if (!owed.includes(arrival)) arrival.wakes = false;
 			return owed;

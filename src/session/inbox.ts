@@ -10,14 +10,12 @@ export interface Inbox {
 	/** Watches anew, after `new/` was made again: the watch was of the folder that was there before. */
 	rewatch(): void;
 	/** Claims mail, oldest first, and sets aside what cannot be read: at most so many names of both. */
-	claim(atMost: number): OpenMail[];
+	claim(atMost: number): Claimed;
 	/**
 	 * Claims only the replies among what waits, since others may depend on them; the rest stays in `new/`. Looks at a
-	 * bounded number of new files: `hasMore` says that it has to be called again.
+	 * bounded number of new files.
 	 */
-	claimReplies(): { replies: OpenMail[]; hasMore: boolean };
-	/** Whether the last `claim` stopped at its limit before the end. */
-	readonly hasMore: boolean;
+	claimReplies(): Claimed;
 	/** Looks at what waits, and claims nothing. */
 	look(): void;
 	/** How many mails waited in `new/` when it was last scanned and were not claimed since. */
@@ -25,6 +23,12 @@ export interface Inbox {
 	/** Whether `new/` could be listed when it was last scanned. */
 	readonly isReadable: boolean;
 	close(): void;
+}
+
+export interface Claimed {
+	mails: OpenMail[];
+	/** It stopped at its limit before the end: call again for the rest. */
+	hasMore: boolean;
 }
 
 const sweepMs = 1000;
@@ -38,7 +42,6 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 	let left = new Set<string>();
 	let waiting = new Set<string>();
 	let isReadable = true;
-	let hasMore = false;
 	let stop = () => {};
 	let rewatch = () => {};
 
@@ -60,14 +63,15 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 	function claimOne(name: string): OpenMail | undefined {
 		try {
 			const claim = mailbox.claim(name);
-			if (claim.result === "left") left.add(name);
-			if (claim.result === "left")
+			if (claim.result === "left") {
+				left.add(name);
 				warn(`${claim.path} is not mail and is passed over: ${claim.reason}; move or delete it`);
+			}
 			waiting.delete(name);
 			if (claim.result === "dead") setAside(claim);
 			return claim.result === "claimed" ? claim.mail : undefined;
 		} catch (error) {
-			warn(`mail in ${mailbox.newFolder} could not be claimed and will be tried again: ${errorReason(error)}`);
+			warn(`mail in ${mailbox.newFolder} could not be taken in and will be tried again: ${errorReason(error)}`);
 			return undefined;
 		}
 	}
@@ -103,20 +107,19 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 		},
 		rewatch: () => rewatch(),
 		claim(atMost) {
-			const claimed: OpenMail[] = [];
+			const mails: OpenMail[] = [];
 			const names = atMost > 0 ? scan() : [];
 			// What the machine keeps from being claimed does not stand in the way of the rest.
 			const isDone = () => names.length - waiting.size >= atMost;
 			for (const name of names) {
 				if (isDone()) break;
 				const mail = claimOne(name);
-				if (mail !== undefined) claimed.push(mail);
+				if (mail !== undefined) mails.push(mail);
 			}
-			hasMore = isDone() && waiting.size > 0;
-			return claimed;
+			return { mails, hasMore: isDone() && waiting.size > 0 };
 		},
 		claimReplies() {
-			const replies: OpenMail[] = [];
+			const mails: OpenMail[] = [];
 			const seen = new Map<string, Envelope["kind"] | undefined>();
 			let peeks = 0;
 			let hasLearned = false;
@@ -135,13 +138,10 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 				seen.set(name, known.get(name));
 				if (known.get(name) !== "reply") continue;
 				const mail = claimOne(name);
-				if (mail !== undefined) replies.push(mail);
+				if (mail !== undefined) mails.push(mail);
 			}
 			known = seen;
-			return { replies, hasMore: peeks === maxPeeks && hasLearned };
-		},
-		get hasMore() {
-			return hasMore;
+			return { mails, hasMore: peeks === maxPeeks && hasLearned };
 		},
 		look: scan,
 		get waitingCount() {

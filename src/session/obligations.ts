@@ -30,6 +30,8 @@ export interface Settling {
 
 /** A reply to be written. */
 export interface ReplyDraft {
+	/** Where it must be the same when it has to be planned again; otherwise each reply gets a new one. */
+	id?: string | undefined;
 	to: string;
 	/** In the order of arrival; at most 50 (design D23). */
 	inReplyTo: string[];

@@ -57,15 +57,19 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 			let address: string;
 			try {
 				const found = resolved(to);
-				if (!found.ok) return found;
-				address = found.address;
+				// Whoever it was sent to may have ended since, or have another name.
+				const earlier = found.ok ? undefined : mailbox.sentBefore(id);
+				if (!found.ok && earlier === undefined) return found;
+				address = found.ok ? found.address : (earlier?.to ?? "");
 				wasKnown = mailbox.isKnown(address);
 			} catch (error) {
 				return { ok: false, code: "io", message: `Nothing was sent: ${errorReason(error)}.` };
 			}
-			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, ...(id && { id }) });
+			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
+			// Of what was sent before it is not known whether it still waits.
+			if (outcome.duplicate) return { ...outcome, recipient, notes: [] };
 			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, !outcome.durable && isDurable()) };
 		},
 		hopRefusal(hops) {

@@ -19,8 +19,8 @@ import { openRunning, type Running } from "../mail/running.ts";
 import { openSettings } from "../mail/settings.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
-import { isBehindFile, openConversation, savedEntries } from "./conversation.ts";
-import { footerText } from "./footer.ts";
+import { endLastLine, isBehindFile, openConversation, savedEntries } from "./conversation.ts";
+import { createFooter, footerText } from "./footer.ts";
 import { createGate } from "./gate.ts";
 import { type Arrival, createHandover } from "./handover.ts";
 import { createHops } from "./hops.ts";
@@ -31,7 +31,7 @@ import { createOutbox, type Outbox } from "./outbox.ts";
 import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { takeInLeftOvers } from "./recovery.ts";
-import { createUpkeep, type Upkeep } from "./upkeep.ts";
+import { createUpkeep } from "./upkeep.ts";
 import { createWarnings, isStale, tell } from "./warnings.ts";
 
 /** What a session needs of the machine. Tests pass their own. */
@@ -113,18 +113,13 @@ export function openSession(
 		throw new Error(`the session id "${id}" cannot be an address; start Pi with another --session-id`);
 	const address = canonicalAddress(id);
 	const say = createWarnings(ctx);
-	// What else goes wrong while the folders are out of order comes from that.
-	const warn = (text: string) => {
-		if (upkeep === undefined || upkeep.isUsable()) say(text);
-	};
-	let upkeep: Upkeep | undefined;
 	const root = machine.root();
 	ensureRoot(disk, root);
-	const settings = openSettings({ disk, file: machine.settingsFile(), now, warn });
+	const settings = openSettings({ disk, file: machine.settingsFile(), now, warn: say });
 	const isDurable = () => settings.read().durability === "durable";
 	const mailbox = openMailbox({ disk, root, address, now, isDurable });
-	warnIfOpenToOthers(mailbox.folder, warn);
-	upkeep = createUpkeep({
+	warnIfOpenToOthers(mailbox.folder, say);
+	const upkeep = createUpkeep({
 		disk,
 		root,
 		mailbox,
@@ -132,6 +127,10 @@ export function openSession(
 		onMended: () => inbox.rewatch(),
 		say: (text) => tell(ctx, text),
 	});
+	// What else goes wrong while the folders are out of order comes from that.
+	const warn = (text: string) => {
+		if (upkeep.isUsable()) say(text);
+	};
 	const running = openRunning({
 		disk,
 		root,
@@ -151,13 +150,13 @@ export function openSession(
 	const cancels: (() => void)[] = [];
 	/** The last entry before the run; undefined while none runs. */
 	let runStart: { leaf: string | null } | undefined;
-	let shownStatus: string | undefined;
 	/** By a clock that nobody sets, as all pauses. */
 	let repliesNotBefore = 0;
 
 	const conversation = openConversation(pi, ctx);
 	const ledger = createLedger(address);
 	ledger.read(conversation.entries());
+	const footer = createFooter(ctx);
 	const hops = createHops();
 	const gate = createGate(guarded(opened));
 	const outbox = createOutbox({ mailbox, running, hopLimit: () => settings.read().hopLimit, isDurable });
@@ -167,7 +166,7 @@ export function openSession(
 		{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "", ...receiving() },
 		warn,
 	);
-	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), now });
+	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), isUsable: upkeep.isUsable, now });
 	const inbox = createInbox(mailbox, (mail) => answers.setAside(mail), warn);
 	const messages = createMessages(mailbox, running, warn);
 	const handover = createHandover({
@@ -187,6 +186,7 @@ export function openSession(
 	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn });
 
 	try {
+		// Asked before the record is ours: that of another process means that this one was not the last to have the session.
 		const wasOurs = running.find(address)?.pid === machine.processes.self.pid;
 		isOwner = presence.isOwner();
 		// Until its record stood, another session could prune its folder as that of a closed one.
@@ -203,26 +203,25 @@ export function openSession(
 
 	/** Mail that arrives, a gate that opens, a run that settled, an ask that waits: all of it ends here. */
 	function pump(): void {
-		if (upkeep?.isUsable()) receive();
+		if (upkeep.isUsable()) lookForMail();
 		refresh();
 	}
 
-	function receive(): void {
+	function lookForMail(): void {
 		const wasOwner = isOwner;
 		isOwner = presence.isOwner();
 		if (isOwner && !wasOwner) takeOver(true);
-		if (isOwner && isReady) {
-			if (answers.hasOpen && performance.now() >= repliesNotBefore) {
-				repliesNotBefore = performance.now() + retryMs;
-				answers.retry();
-			}
-			let hasMore = false;
-			// In print mode replies stay where they are, unless an ask waits for one of them.
-			if (!ctx.isIdle()) hasMore = (canWake || asks.isWaiting) && handover.whenBusy();
-			else if (canWake && gate.isOpen) hasMore = handover.whenIdle();
-			else inbox.look();
-			if (hasMore) setImmediate(guarded(pump));
+		if (!isOwner || !isReady) return;
+		if (answers.hasOpen && performance.now() >= repliesNotBefore) {
+			repliesNotBefore = performance.now() + retryMs;
+			answers.retry();
 		}
+		let hasMore = false;
+		// In print mode replies stay where they are, unless an ask waits for one of them.
+		if (!ctx.isIdle()) hasMore = (canWake || asks.isWaiting) && handover.whenBusy();
+		else if (canWake && gate.isOpen) hasMore = handover.whenIdle();
+		else inbox.look();
+		if (hasMore) setImmediate(guarded(pump));
 	}
 
 	/** No prompt came, or the one that came started no run: what mail starts now is its own. */
@@ -240,7 +239,7 @@ export function openSession(
 					ledger.include(entries);
 					// What the other process had answered, this one still awaits.
 					mailbox.miscounted();
-					presence.update({ receiving: ledger.isReceiving ? undefined : false });
+					presence.update(receiving());
 					recover(isRestart);
 				})(),
 			(error) =>
@@ -293,28 +292,28 @@ export function openSession(
 	}
 
 	function note(content: Note): void {
+		endLastLine(ctx.sessionManager.getSessionFile());
 		pi.appendEntry(noteType, content);
 		ledger.read(conversation.entries());
 	}
 
-	function receiving(): { receiving?: false } {
-		return ledger.isReceiving ? {} : { receiving: false };
+	function receiving(): { receiving: false | undefined } {
+		return { receiving: ledger.isReceiving ? undefined : false };
 	}
 
 	function refresh(): void {
 		saveState();
-		if (!ctx.hasUI) return;
 		const counts = {
 			pending: isOwner ? inbox.waitingCount + handover.claimedCount : 0,
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
 		};
-		const status = footerText(counts, ledger.isReceiving);
-		if (status !== shownStatus) ctx.ui.setStatus("mailbox", status);
-		shownStatus = status;
+		footer.show(footerText(counts, ledger.isReceiving));
 	}
 
 	function saveState(): void {
+		// Another process gets the answers to what this one sends.
+		if (!isOwner) mailbox.miscounted();
 		try {
 			mailbox.saveState();
 		} catch (error) {
@@ -357,13 +356,13 @@ export function openSession(
 		},
 		request(to, body, id) {
 			const count = runStart === undefined ? 0 : hops.count;
-			const sent = mailbox.deliver({ to, kind: "request", body, hops: count, ...(id !== undefined && { id }) });
+			const sent = mailbox.deliver({ to, kind: "request", body, hops: count, id });
 			refresh();
 			return sent;
 		},
 		answerAsk: (ask, text) => answers.answerAsk(ask, text, hops.count),
 		scan() {
-			if (!isOwner || !isReady) return false;
+			if (!isOwner || !isReady || !upkeep.isUsable()) return false;
 			const isComplete = handover.claimAll();
 			guarded(pump)();
 			return isComplete;
@@ -372,7 +371,7 @@ export function openSession(
 		noteTaken,
 		receive(isOn) {
 			if (isOn !== ledger.isReceiving) note({ address, type: "receiving", isOn });
-			presence.update({ receiving: isOn ? undefined : false });
+			presence.update(receiving());
 			pump();
 		},
 		// Also while another process prunes: a person wants to hear what became of it.
@@ -398,7 +397,8 @@ export function openSession(
 		turnEnded({ outcome, toolResults, entries }) {
 			if (!isOwner || !isReady || outcome !== "completed" || toolResults.length === 0) return undefined;
 			// A turn whose tool the user stopped counts as completed for Pi.
-			if (ctx.signal?.aborted === true) return undefined;
+			if (ctx.signal?.aborted === true || !upkeep.isUsable()) return undefined;
+			endLastLine(ctx.sessionManager.getSessionFile());
 			const { messages, wakes } = handover.atTurnEnd();
 			if (messages.length === 0) return undefined;
 			const added = messages.map((message) => ({ type: "custom_message" as const, ...message }));
@@ -408,7 +408,7 @@ export function openSession(
 			guarded(handover.conclude)();
 			guarded(() => {
 				if (!isOwner) return;
-				const takeUnread = () => (isReady ? handover.afterStop() : []);
+				const takeUnread = () => (isReady && upkeep.isUsable() ? handover.afterStop() : []);
 				const run = { runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread };
 				const held = answers.settleRun(run);
 				if (held > 0 && ctx.hasUI) ctx.ui.notify(heldNotice(held), "info");
@@ -426,7 +426,7 @@ export function openSession(
 			const isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
 			if (isOwner && isOver) guarded(answers.settleEnd)();
 			guarded(saveState)();
-			if (shownStatus !== undefined) ctx.ui.setStatus("mailbox", undefined);
+			footer.show(undefined);
 			end(reason === "reload");
 		},
 	};

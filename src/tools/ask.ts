@@ -37,7 +37,7 @@ export function askTool(current: CurrentSession): Tool {
 				to: textOf(params, "to"),
 				message: textOf(params, "message"),
 				hops: session.hops,
-				id: textOf(params, "id"),
+				id: textOf(params, "id") || undefined,
 				signal,
 				onProgress: (progress) => onUpdate?.(result(describeProgress(progress), { waitedMs: progress.waitedMs })),
 			});

@@ -1,10 +1,10 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Draft } from "../../src/mail/deliver.ts";
 import type { Disk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
-import { fail, type Operation, watchedDisk } from "../support/disk.ts";
+import { envelopeText, fail, type Operation, watchedDisk } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 import { FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
@@ -419,7 +419,11 @@ describe("design 4.8: between the first note and the last", () => {
 		await pi.run({ prompt: "something else", text: "Something else." });
 		expect([replies(), pi.notifications]).toEqual([
 			[],
-			[expect.stringMatching(/an answer cannot be kept in the session yet and is tried again: ENOSPC/)],
+			[
+				expect.stringMatching(
+					/an answer is not sent yet, since the session's file does not take it; it is tried again: ENOSPC/,
+				),
+			],
 		]);
 		disk.mockImplementation(append);
 		await later(31_000);
@@ -432,6 +436,44 @@ describe("design 4.8: between the first note and the last", () => {
 		pi = await startFakePi({ file: pi.file });
 		await later(31_000);
 		expect(replies()).toHaveLength(2);
+	});
+
+	test("L4 an ask that is answered while the session can keep nothing is said to be kept, and is answered once", async () => {
+		const ask = send("ask");
+		await wake();
+		const append = pi.session.appendCustomEntry.bind(pi.session);
+		const disk = vi.spyOn(pi.session, "appendCustomEntry").mockImplementation(() => fail("ENOSPC"));
+		const call = { name: "session_mail_reply", args: { ask, message: "Yes." } };
+		await pi.run({ turns: [{ tools: [call] }, { tools: [call] }] });
+		const said = pi.session.getEntries().flatMap((entry) => {
+			if (entry.type !== "message" || entry.message.role !== "toolResult") return [];
+			return entry.message.content.map((block) => (block.type === "text" ? block.text : ""));
+		});
+		expect(said).toEqual([
+			`The answer to ask ${ask} could not be written yet; it is kept, and tried again when this run ends.`,
+			`Nothing was sent: the ask ${ask} is already answered.`,
+		]);
+		disk.mockImplementation(append);
+		await later(31_000);
+		expect(replies()).toEqual([[[ask], "done", "Yes."]]);
+	});
+
+	test("L3 what is set aside while the session can keep nothing is answered once, and not buried before", async () => {
+		const cur = join(mailRoot(), pi.address, "cur");
+		await pi.shutDown();
+		const bad = envelopeText({ from: peer.address, to: pi.address, hops: -1 });
+		writeFileSync(join(cur, "000000000000001-x.json"), bad);
+		writeFileSync(join(cur, "000000000000001-x.json.open"), "");
+		const again = new FakePi({ file: pi.file });
+		const append = again.session.appendCustomEntry.bind(again.session);
+		const disk = vi.spyOn(again.session, "appendCustomEntry").mockImplementation(() => fail("ENOSPC"));
+		pi = again;
+		await pi.start("resume");
+		await later(65_000);
+		expect([replies(), pi.openCount]).toEqual([[], 1]);
+		disk.mockImplementation(append);
+		await later(65_000);
+		expect([replies().length, pi.openCount]).toEqual([1, 0]);
 	});
 
 	test("L3 a request that was stopped while the session could keep nothing is held as soon as it can", async () => {

@@ -516,7 +516,7 @@ describe("a fault on the way", () => {
 			warn: () => {},
 		});
 		const sender = root.open(alice);
-		const claim = () => inbox.claim(1)[0] ?? expect.fail("nothing to claim");
+		const claim = () => inbox.claim(1).mails[0] ?? expect.fail("nothing to claim");
 		return {
 			...made,
 			ledger,

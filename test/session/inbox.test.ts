@@ -37,10 +37,10 @@ const ids = (mails: readonly { envelope: { id: string } }[]) => mails.map(({ env
 describe("mail is claimed", () => {
 	test("PSM-043 in the order it was sent, no more than asked for, and the rest stays", () => {
 		const all = [send(), send("reply"), send("message")];
-		expect(ids(inbox.claim(2))).toEqual(all.slice(0, 2));
+		expect(ids(inbox.claim(2).mails)).toEqual(all.slice(0, 2));
 		expect(inbox.waitingCount).toBe(1);
-		expect(inbox.claim(0)).toEqual([]);
-		expect(ids(inbox.claim(20))).toEqual(all.slice(2));
+		expect(inbox.claim(0).mails).toEqual([]);
+		expect(ids(inbox.claim(20).mails)).toEqual(all.slice(2));
 		expect([inbox.waitingCount, warnings]).toEqual([0, []]);
 	});
 
@@ -48,15 +48,15 @@ describe("mail is claimed", () => {
 		const all = [send(), send()];
 		const first = inbox;
 		open();
-		expect([...ids(first.claim(1)), ...ids(inbox.claim(20)), ...ids(first.claim(20))]).toEqual(all);
+		expect([...ids(first.claim(1).mails), ...ids(inbox.claim(20).mails), ...ids(first.claim(20).mails)]).toEqual(all);
 	});
 
 	test("PSM-017 past what cannot be read: it is set aside with one warning, and later mail comes", () => {
 		root.lay(bob, "new", "000000000000001-x.json", "{");
 		root.lay(bob, "new", "000000000000002-x.json", envelopeText({ hops: -1 }));
 		const id = send();
-		expect(ids(inbox.claim(20))).toEqual([id]);
-		expect(inbox.claim(20)).toEqual([]);
+		expect(ids(inbox.claim(20).mails)).toEqual([id]);
+		expect(inbox.claim(20).mails).toEqual([]);
 		expect(warnings).toMatchObject(
 			[/1-x\.json .*set aside: it is not JSON/, /2-x\.json .*set aside: invalid hops -1/].map((pattern) =>
 				expect.stringMatching(pattern),
@@ -72,7 +72,7 @@ describe("mail is claimed", () => {
 			execFileSync("mkfifo", [join(root.boxes(bob).new, "2.json")]);
 			root.lay(bob, "new", "notes.txt", "hello");
 			const id = send();
-			expect(ids(inbox.claim(20))).toEqual([id]);
+			expect(ids(inbox.claim(20).mails)).toEqual([id]);
 			inbox.look();
 			expect([inbox.waitingCount, warnings.length]).toEqual([0, 2]);
 			expect(root.names(bob, "new")).toEqual(["1.json", "2.json", "notes.txt"]);
@@ -83,31 +83,31 @@ describe("mail is claimed", () => {
 		let isBroken = true;
 		const [first, second] = [send(), send()];
 		open(watchedDisk(({ name, paths }) => isBroken && name === "rename" && paths[0]?.includes(first) && fail("EIO")));
-		expect(ids(inbox.claim(20))).toEqual([second]);
-		expect(warnings).toEqual([expect.stringMatching(/could not be claimed and will be tried again: EIO/)]);
+		expect(ids(inbox.claim(20).mails)).toEqual([second]);
+		expect(warnings).toEqual([expect.stringMatching(/could not be taken in and will be tried again: EIO/)]);
 		isBroken = false;
-		expect(ids(inbox.claim(20))).toEqual([first]);
+		expect(ids(inbox.claim(20).mails)).toEqual([first]);
 	});
 
 	test("a folder that cannot be listed holds nothing for the moment, and a warning names it", () => {
 		renameSync(root.boxes(bob).new, `${root.boxes(bob).new}.away`);
-		expect(inbox.claim(20)).toEqual([]);
+		expect(inbox.claim(20).mails).toEqual([]);
 		expect(warnings).toEqual([expect.stringMatching(/the inbox .*new cannot be read/)]);
 		renameSync(`${root.boxes(bob).new}.away`, root.boxes(bob).new);
 		const id = send();
-		expect(ids(inbox.claim(20))).toEqual([id]);
+		expect(ids(inbox.claim(20).mails)).toEqual([id]);
 	});
 });
 
 describe("while the session is busy, design 4.2", () => {
 	test("only replies are claimed; the rest waits, unclaimed, and can be taken back", () => {
 		const [request, reply, message] = [send(), send("reply"), send("message")];
-		expect(ids(inbox.claimReplies().replies)).toEqual([reply]);
+		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
 		expect(inbox.waitingCount).toBe(2);
 		expect(root.names(bob, "new")).toEqual([expect.stringContaining(request), expect.stringContaining(message)]);
 		expect(root.names(bob, "cur")).toHaveLength(2);
 		for (const name of root.names(bob, "new")) rmSync(join(root.boxes(bob).new, name));
-		expect(inbox.claimReplies()).toEqual({ replies: [], hasMore: false });
+		expect(inbox.claimReplies()).toEqual({ mails: [], hasMore: false });
 		expect(inbox.waitingCount).toBe(0);
 	});
 
@@ -116,10 +116,10 @@ describe("while the session is busy, design 4.2", () => {
 		const reply = send("reply");
 		let reads = 0;
 		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes("/new/") && reads++));
-		expect(inbox.claimReplies()).toEqual({ replies: [], hasMore: true });
+		expect(inbox.claimReplies()).toEqual({ mails: [], hasMore: true });
 		expect(reads).toBe(100);
 		const second = inbox.claimReplies();
-		expect([ids(second.replies), second.hasMore]).toEqual([[reply], false]);
+		expect([ids(second.mails), second.hasMore]).toEqual([[reply], false]);
 		reads = 0;
 		inbox.claimReplies();
 		expect(reads).toBe(0);
@@ -128,7 +128,7 @@ describe("while the session is busy, design 4.2", () => {
 	test("what cannot be read is left for the boundary", () => {
 		root.lay(bob, "new", "000000000000001-x.json", "{");
 		const reply = send("reply");
-		expect(ids(inbox.claimReplies().replies)).toEqual([reply]);
+		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
 		expect([root.names(bob, "new"), warnings]).toEqual([["000000000000001-x.json"], []]);
 	});
 
@@ -136,7 +136,7 @@ describe("while the session is busy, design 4.2", () => {
 		const request = send();
 		const reply = send("reply");
 		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes(request) && fail("EIO")));
-		expect(ids(inbox.claimReplies().replies)).toEqual([reply]);
+		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
 	});
 });
 

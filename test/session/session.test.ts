@@ -1,4 +1,15 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+	appendFileSync,
+	chmodSync,
+	existsSync,
+	mkdirSync,
+	readdirSync,
+	readFileSync,
+	renameSync,
+	rmSync,
+	statSync,
+	writeFileSync,
+} from "node:fs";
 import { stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SessionManager } from "@earendil-works/pi-coding-agent";
@@ -270,7 +281,7 @@ describe("warnings", () => {
 		before = ({ name, paths }) => name === "create" && paths[0]?.includes("/cur/") && fail("ENOSPC");
 		peer.send(pi);
 		await later(10_000);
-		expect(pi.notifications).toEqual([expect.stringMatching(/could not be claimed and will be tried again: ENOSPC/)]);
+		expect(pi.notifications).toEqual([expect.stringMatching(/could not be taken in and will be tried again: ENOSPC/)]);
 		before = () => {};
 		await later(1000);
 		expect(pi.hasRunToPlay).toBe(true);
@@ -363,6 +374,81 @@ test("L7 a thousand files that cannot be read, before a good mail: it comes, and
 	await pi.run();
 	expect(pi.mails().map((mail) => mail.id)).toEqual([id]);
 	expect(most).toBeLessThanOrEqual(20);
+});
+
+/** What a full disk leaves of a line that Pi could not write as a whole. */
+const tear = (pi: FakePi) => appendFileSync(pi.session.getSessionFile() ?? "", '{"type":"custom_message","customTy');
+const saved = (pi: FakePi) =>
+	SessionManager.open(pi.session.getSessionFile() ?? "")
+		.getEntries()
+		.map((entry) => JSON.stringify(entry))
+		.join("\n");
+
+test("L1 a line of the session's file that a full disk cut short takes no mail and no note with it", async () => {
+	const pi = await seasonedPi();
+	tear(pi);
+	const id = peer.send(pi, { kind: "reply", status: "done" });
+	await later(1000);
+	expect(saved(pi)).toMatch(new RegExp(`"customType":"mailbox".*"id":"${id}"`));
+	tear(pi);
+	await pi.type("/mailbox off");
+	expect(saved(pi)).toMatch(/"type":"receiving"/);
+});
+
+test("D12 a session without a file that dies when it has answered what it sets aside does not answer it twice", async () => {
+	const first = await startFakePi();
+	await later(2000);
+	const id = peer.send(first);
+	const box = (name: string) => join(mailRoot(), first.address, name);
+	const [name = ""] = readdirSync(box("new"));
+	writeFileSync(
+		join(box("new"), name),
+		JSON.stringify({ id, from: peer.address, to: first.address, kind: "request", hops: -1 }),
+	);
+	await later(2000);
+	expect(peer.received()).toHaveLength(1);
+	await first.kill();
+	// What its death before the mail was buried leaves.
+	rmSync(join(box("cur"), `${name}.reason`));
+	writeFileSync(join(box("cur"), `${name}.open`), "");
+	await startFakePi({ id: first.address });
+	await later(2000);
+	expect(readdirSync(box("cur"))).toContain(`${name}.reason`);
+	expect(peer.received()).toHaveLength(1);
+});
+
+test("D7 who takes a session over awaits nothing that was answered meanwhile, and neither does the next start", async () => {
+	const first = await seasonedPi();
+	await first.shutDown();
+	const record = join(mailRoot(), "running", `${first.address}.json`);
+	const lay = (pid: number) =>
+		writeFileSync(
+			record,
+			JSON.stringify({
+				address: first.address,
+				cwd: "/",
+				pid,
+				state: "idle",
+				waitingOn: "",
+				updated: new Date().toISOString(),
+			}),
+		);
+	lay(process.ppid);
+	const pi = await startFakePi({ file: first.file });
+	await later(1000);
+	await pi.type(`/mailbox ${peer.address} please`);
+	const [{ id } = { id: "" }] = peer.received();
+	// The other process gets the answer.
+	const box = (name: string) => join(mailRoot(), pi.address, name);
+	peer.send(pi, { kind: "reply", status: "done", inReplyTo: [id] });
+	for (const name of readdirSync(box("new"))) renameSync(join(box("new"), name), join(box("cur"), name));
+	expect(pi.status.get("mailbox")).toBe("✉ 1 awaiting");
+	lay(2 ** 22 + 1);
+	await later(2000);
+	// The session file is being read meanwhile, for real.
+	for (let n = 0; n < 10; n++) await stat(pi.file);
+	await later(2000);
+	expect(pi.status.get("mailbox")).toBeUndefined();
 });
 
 describe("after the end of a session", () => {

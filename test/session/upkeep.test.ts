@@ -8,12 +8,17 @@ import { type FakePi, makePeer, type Peer, startFakePi } from "../support/fake-p
 
 useFakeMachine();
 
+async function seasonedPi(name: string): Promise<FakePi> {
+	const made = await startFakePi({ name });
+	await made.run({ prompt: "hello" });
+	await later(1000);
+	return made;
+}
+
 let pi: FakePi;
 let peer: Peer;
 beforeEach(async () => {
-	pi = await startFakePi({ name: "reviewer" });
-	await pi.run({ prompt: "hello" });
-	await later(1000);
+	pi = await seasonedPi("reviewer");
 	peer = makePeer();
 	pi.notifications.splice(0);
 });
@@ -170,12 +175,13 @@ describe("while a session runs", () => {
 		"L2 its boxes become read-only: said once, and mail comes when they are not any more",
 		async () => {
 			for (const box of ["new", "cur"]) chmodSync(folder(box), 0o500);
-			const id = peer.send.bind(peer);
-			expect(() => id(pi)).toThrow(/EACCES/);
+			expect(() => peer.send(pi)).toThrow(/EACCES/);
 			chmodSync(folder("new"), 0o700);
 			const sent = peer.send(pi);
 			await later(5000);
-			expect(pi.notifications).toEqual([expect.stringMatching(/could not be claimed and will be tried again: EACCES/)]);
+			expect(pi.notifications).toEqual([
+				expect.stringMatching(/could not be taken in and will be tried again: EACCES/),
+			]);
 			chmodSync(folder("cur"), 0o700);
 			await later(1000);
 			await pi.run();
@@ -190,4 +196,41 @@ test("L10 a mailbox that is out of order when its session ends leaves nothing be
 	await pi.shutDown();
 	await later(60_000);
 	expect(existsSync(mailRoot())).toBe(false);
+});
+
+test.each(["message:scan", "a turn's end", "a stop"])(
+	"I-PSM-8 no link in the place of new/ is followed at %s",
+	async (when) => {
+		const inbox = join(mailRoot(), pi.address, "new");
+		const elsewhere = `${mailRoot()}.elsewhere`;
+		mkdirSync(elsewhere);
+		peer.send(pi, { kind: "message" });
+		for (const name of readdirSync(inbox)) renameSync(join(inbox, name), join(elsewhere, name));
+		renameSync(inbox, aside(inbox));
+		symlinkSync(elsewhere, inbox);
+		if (when === "message:scan") {
+			const payload: { scanned?: true } = {};
+			pi.events.emit("message:scan", payload);
+			expect(payload.scanned).toBeUndefined();
+		} else if (when === "a turn's end") await pi.run({ prompt: "work", turns: [{ tools: 1 }] });
+		else await pi.run({ prompt: "work", turns: [{ tools: 1, during: () => pi.abort() }] });
+		expect(readdirSync(elsewhere)).toHaveLength(1);
+		expect(pi.mails()).toEqual([]);
+	},
+);
+
+test("L4 an ask waits on while the mail root is away: nobody can be seen to run", async () => {
+	const author = await seasonedPi("author");
+	const reviewer = pi;
+	const args = { to: "reviewer", message: "is it fine?" };
+	const run = author.run({ prompt: "ask", turns: [{ tools: [{ name: "session_mail_ask", args }] }] });
+	await later(1000);
+	moveAway(mailRoot());
+	await later(8000);
+	moveBack(mailRoot());
+	await later(1000);
+	await reviewer.run({ text: "It is." });
+	await later(1000);
+	await run;
+	expect(JSON.stringify(author.session.getEntries())).toContain("Answer from reviewer");
 });

@@ -28,9 +28,10 @@ const ids = {
 };
 
 let author: FakePi;
+let reviewer: FakePi;
 beforeEach(async () => {
 	author = await startFakePi({ name: "author", id: ids.author });
-	await startFakePi({ name: "reviewer", id: ids.reviewer });
+	reviewer = await startFakePi({ name: "reviewer", id: ids.reviewer });
 	await later(1000);
 });
 afterEach(() => {
@@ -39,7 +40,7 @@ afterEach(() => {
 
 interface Result {
 	content: { text: string }[];
-	details: { id: string; to: string; running: boolean; error?: { code: string; message: string } };
+	details: { id: string; to: string; running: boolean; duplicate?: true; error?: { code: string; message: string } };
 	isError?: boolean;
 }
 
@@ -94,6 +95,17 @@ describe("session_mail_send", () => {
 		const wrong = await send({ to: "reviewer", message: "y", id: "branch-x" });
 		expect(textIn(wrong)).toBe('Nothing was sent: the id "branch-x" is not a UUID.');
 		expect(mailsIn(ids.reviewer, "new").map((mail) => mail.id)).toEqual([id]);
+	});
+
+	test("L2 with an id of its own says that it was sent before also when it could not be sent now", async () => {
+		const id = "11111111-2222-4333-8444-555555555555";
+		await send({ to: "reviewer", message: "x", id });
+		await reviewer.shutDown();
+		const again = await send({ to: "reviewer", message: "x", id });
+		expect([textIn(again), again.details.duplicate]).toEqual([
+			`${id} was sent to ${ids.reviewer} before; nothing was sent now.`,
+			true,
+		]);
 	});
 
 	test.each([ids.reviewer, ids.reviewer.toUpperCase(), ids.reviewer.slice(0, 13)])(
