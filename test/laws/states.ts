@@ -259,7 +259,7 @@ export function mailsIn(root: string): (Mail & { kind: string; body: string; inR
 	return [...found.values()];
 }
 
-/** The states as README.md shows them. */
+/** The states as CONTRIBUTING.md shows them. */
 export function stateTable(): string {
 	const words: Record<RecipientFile | SenderFile, string> = {
 		tmp: "`tmp/<name>`",

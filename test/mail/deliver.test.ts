@@ -548,6 +548,31 @@ describe("an id that the caller chose", () => {
 		},
 	);
 
+	test("PSM-022 is not remembered when the mail could not be sent", () => {
+		const root = testRoot();
+		const disk = watchedDisk(({ name }) => name === "rename" && fail("EIO"));
+		expect(root.open(alice, { disk }).deliver(draft({ id: mailId }))).toMatchObject({ ok: false, code: "io" });
+		expect([root.names(alice, "sent"), root.names(bob, "tmp")]).toEqual([[], []]);
+	});
+
+	test("I-PSM-3 leaves nothing in tmp/ when the name of its mail was taken", () => {
+		const root = testRoot();
+		root.lay(bob, "new", `00${startMs}-${mailId}.json`, "another's");
+		expect(root.open(alice).deliver(draft({ id: mailId })).ok).toBe(true);
+		expect([root.names(bob, "new").length, root.names(bob, "tmp")]).toEqual([2, []]);
+	});
+
+	test("L2 of a reply, of which no copy is kept, is remembered when it was claimed", () => {
+		const root = testRoot();
+		const mailbox = root.open(alice);
+		const reply = draft({ id: mailId, kind: "reply" });
+		const first = mailbox.deliver(reply);
+		const inbox = root.open(bob);
+		for (const name of inbox.waiting()) inbox.claim(name);
+		expect(mailbox.deliver(reply)).toEqual({ ...first, duplicate: true });
+		expect(root.names(bob, "new")).toEqual([]);
+	});
+
 	test("L2 is remembered when the mail was claimed, its mailbox pruned or full, and the sender restarted", () => {
 		const root = testRoot();
 		const mailbox = root.open(alice);

@@ -19,13 +19,19 @@ import { isRoot, temporaryFolder } from "../support/disk.ts";
 
 /** What was fsynced, by inode. */
 const synced = vi.hoisted((): number[] => []);
+/** What another process does just before a folder is made. */
+const meanwhile = vi.hoisted(() => ({ act: () => {} }));
 vi.mock("node:fs", async (importOriginal) => {
 	const fs = await importOriginal<typeof import("node:fs")>();
 	const fsyncSync = (file: number) => {
 		synced.push(fs.fstatSync(file).ino);
 		fs.fsyncSync(file);
 	};
-	return { ...fs, fsyncSync };
+	const mkdirSync = (...args: Parameters<typeof fs.mkdirSync>) => {
+		meanwhile.act();
+		return fs.mkdirSync(...args);
+	};
+	return { ...fs, fsyncSync, mkdirSync };
 });
 
 const disk = nodeDisk();
@@ -89,6 +95,12 @@ describe("a folder", () => {
 		expect(thrown(() => disk.ensureFolder(path))).toBe(`unfit: ${path} belongs to another user`);
 	});
 
+	test("I-PSM-8 is not used when another process puts a link there at the same instant", () => {
+		const path = join(temporaryFolder(), "it");
+		vi.spyOn(meanwhile, "act").mockImplementationOnce(() => things["link to a folder"](path));
+		expect(thrown(() => disk.ensureFolder(path))).toBe(`unfit: ${path} is a symlink`);
+	});
+
 	test("PSM-008 without its parent, or under a file, is refused by the system", () => {
 		expect(thrown(() => disk.ensureFolder(join(temporaryFolder(), "a", "b")))).toBe("ENOENT");
 		expect(thrown(() => disk.ensureFolder(join(lay("file"), "b")))).toBe("ENOTDIR");
@@ -139,6 +151,16 @@ describe("a new file", () => {
 		expect(execFileSync("bash", ["-c", command, process.execPath, script, path], { encoding: "utf8" })).toBe(
 			"EFBIG false\n",
 		);
+	});
+
+	test("L10 that cannot be finished is not left open", () => {
+		const path = join(temporaryFolder(), "mail");
+		const before = readdirSync("/dev/fd").length;
+		vi.spyOn(synced, "push").mockImplementationOnce(() => {
+			throw new Error("made to fail");
+		});
+		expect(thrown(() => disk.create(path, "text", true))).toBe("Error: made to fail");
+		expect(readdirSync("/dev/fd").length).toBe(before);
 	});
 });
 
@@ -246,6 +268,10 @@ describe("names", () => {
 		disk.remove(path);
 		disk.remove(path);
 		expect(readdirSync(join(path, ".."))).toEqual(["it2"]);
+	});
+
+	test("D9 what cannot be removed is not taken for removed", () => {
+		expect(thrown(() => disk.remove(lay("folder")))).not.toBe("nothing");
 	});
 
 	test("L6 a folder is listed at once or one by one, with the same result", () => {

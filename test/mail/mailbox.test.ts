@@ -726,6 +726,15 @@ describe("I-PSM-1 I-PSM-2 L2 a mail that is being claimed", () => {
 		},
 	);
 
+	test("keeps the mark of who claims it at the same instant when this claim fails", () => {
+		const root = testRoot();
+		root.lay(bob, "new", name, envelopeText());
+		root.lay(bob, "cur", `${name}.open`, "");
+		const inbox = root.open(bob, { disk: watchedDisk((operation) => operation.name === "rename" && fail("EIO")) });
+		expect(() => inbox.claim(name)).toThrow("EIO");
+		expect(root.names(bob, "cur")).toEqual([`${name}.open`]);
+	});
+
 	test("D28 is claimed or taken back, never both, when its sender takes it back at the same instant", () => {
 		for (let n = 1; ; n++) {
 			const root = testRoot();

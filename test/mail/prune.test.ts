@@ -486,6 +486,33 @@ describe("PSM-091 what a process left that ended in the middle", () => {
 		for (const path of Object.values(root.boxes(gone))) expect(statSync(path).mode & 0o777).toBe(0o700);
 	});
 
+	test.each(["tmp", "sent", "cur"] as const)("L2 is joined also when it has no %s/", (box) => {
+		const moved = layAside();
+		rmSync(join(moved, box), { recursive: true });
+		writeFileSync(join(moved, "new", "mail.json"), "late");
+		root.open(gone, { durability: "fast" });
+		expect(pass()).toEqual(nothing);
+		expect([rootNames(), root.names(gone, "new")]).toEqual([[gone], ["mail.json"]]);
+	});
+
+	test("is joined, and of what both hold in cur/ one is kept", () => {
+		const moved = layAside();
+		writeFileSync(join(moved, "new", "mail.json"), "late");
+		root.lay(gone, "cur", "000000000000001-x.json", "the same");
+		expect(pass()).toEqual(nothing);
+		expect(root.names(gone, "cur")).toEqual(["000000000000001-x.json"]);
+	});
+
+	test("I-PSM-8 is no link to a folder elsewhere: nothing in that is removed or moved", () => {
+		const elsewhere = join(root.path, "..", "elsewhere");
+		mkdirSync(join(elsewhere, "new"), { recursive: true });
+		for (const name of ["x", "new/y.json"]) writeFileSync(join(elsewhere, name), "");
+		symlinkSync(elsewhere, join(root.path, aside()));
+		symlinkSync(join(elsewhere, "new"), join(root.path, aside()));
+		expect(pass()).toEqual(nothing);
+		expect([readdirSync(elsewhere).sort(), readdirSync(join(elsewhere, "new"))]).toEqual([["new", "x"], ["y.json"]]);
+	});
+
 	test("is joined, and of two unread mails of one name both are kept", () => {
 		const moved = layAside();
 		writeFileSync(join(moved, "new", "mail.json"), "one");

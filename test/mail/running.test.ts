@@ -408,6 +408,12 @@ describe("removing a dead record", () => {
 		expect(onDisk(other).pid).toBe(300);
 	});
 
+	test("D7 what cannot be read and took its place is put back", () => {
+		const path = layRecord({ pid: 900 });
+		open(beforeRename(() => truncateSync(path, maxRecordBytes + 1))).list();
+		expect(namesThere()).toEqual([`${other}.json`]);
+	});
+
 	test("D7 another reader that removed it first is no error", () => {
 		const path = layRecord({ pid: 900 });
 		expect(open(beforeRename(() => unlinkSync(path))).list()).toEqual([]);
@@ -467,6 +473,17 @@ describe("removing a dead record", () => {
 		expect(running.list()).toMatchObject([{ address: "alive" }, { address: "newer", name: "new" }]);
 		expect(namesThere()).toEqual([".gone-unknown", "alive.json", "newer.json"]);
 		expect(warnings).toEqual([]);
+	});
+
+	test("D7 a record that was left aside does not replace a newer one where links do not work", () => {
+		lay(`.gone-${startMs}-old`, recordText({ name: "old" }));
+		layRecord({ name: "new" });
+		clockMs += 6 * minuteMs;
+		const link = () => {
+			throw Object.assign(new Error("EPERM: operation not permitted, link"), { code: "EPERM" });
+		};
+		expect(open({ ...nodeDisk(), link }).list()).toMatchObject([{ name: "new" }]);
+		expect([namesThere(), warnings]).toEqual([[`${other}.json`], []]);
 	});
 
 	test("D15 files that crashed writers left are removed: after 36 hours, or when their session does not run", () => {
@@ -649,6 +666,17 @@ describe("owning an address", () => {
 			ok: false,
 			code: "unwritable",
 			message: `${pathOf(address)}: it is not a regular file`,
+		});
+	});
+
+	test("L10 a name that others take and leave all the time is given up", () => {
+		const link = () => {
+			throw Object.assign(new Error("EEXIST: file already exists, link"), { code: "EEXIST" });
+		};
+		expect(open({ ...nodeDisk(), link }).own(address, fields)).toEqual({
+			ok: false,
+			code: "unwritable",
+			message: expect.stringMatching(/keeps changing$/),
 		});
 	});
 

@@ -368,6 +368,20 @@ describe("design 4.8: between the first note and the last", () => {
 		expect(replies()).toEqual([[[id], "done", "All is well."]]);
 	});
 
+	test("D27 a reply that the disk refused is not tried again at every look", async () => {
+		send();
+		await wake();
+		let tries = 0;
+		before = (operation) => {
+			if (operation.name === "create" && operation.paths[0]?.includes(`${peer.address}/tmp`)) tries++;
+			failReplies(operation);
+		};
+		await pi.run({ text: "All is well." });
+		await later(25_000);
+		// At the settle, and at the first look after it.
+		expect(tries).toBeLessThanOrEqual(2);
+	});
+
 	test.each(["kill", "reload"] as const)(
 		"a reply that was not written is written after a %s, under the same id",
 		async (how) => {

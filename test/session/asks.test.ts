@@ -280,3 +280,13 @@ describe("an ask whose mail cannot be written", () => {
 		expect(ends(ann)).toEqual(["answered"]);
 	});
 });
+
+test("D20 an ask in print mode gets its answer", async () => {
+	const print = await startFakePi({ mode: "print" });
+	const asking = ask(print, "bob");
+	await later(1000);
+	await bob.run({ text: "Yes." });
+	await later(2000);
+	await asking;
+	expect(ends(print)).toEqual(["answered"]);
+});

@@ -1,10 +1,12 @@
-import { existsSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import sessionMail from "../../src/index.ts";
 import type { Draft } from "../../src/mail/deliver.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import { systemProcesses } from "../../src/mail/process.ts";
+import { mailRoot } from "../../src/mail/root.ts";
 import { openRunning } from "../../src/mail/running.ts";
 import { type Conversation, createHandover } from "../../src/session/handover.ts";
 import { createInbox } from "../../src/session/inbox.ts";
@@ -174,6 +176,23 @@ describe("mail for an idle session", () => {
 		await later(1000);
 		pi.failToStart();
 		await later(3000);
+		expect(pi.hasRunToPlay).toBe(true);
+	});
+
+	test("L2 keeps no later mail back once it has entered with another run", async () => {
+		const pi = await seasonedPi();
+		send(pi, 1);
+		await later(1000);
+		for (const pauseMs of [1000, 2000, 4000, 8000]) {
+			pi.failToStart();
+			await later(pauseMs + 2001);
+		}
+		pi.failToStart();
+		await later(0);
+		await pi.run({ prompt: "hello", turns: [{ tools: 1 }] });
+		expect(idsIn(pi)).toHaveLength(1);
+		send(pi, 1);
+		await later(1000);
 		expect(pi.hasRunToPlay).toBe(true);
 	});
 
@@ -383,6 +402,18 @@ describe("mail that comes while extensions hear that a run settled", () => {
 		expect([idsIn(pi), pi.sent.length, pi.openCount]).toEqual([ids, 2, 0]);
 	});
 
+	test("L2 keeps no later mail back once it has entered", async () => {
+		const { pi, end } = await settlingPi();
+		await end();
+		await pi.run();
+		await later(1000);
+		const [id] = send(pi, 1);
+		await later(2000);
+		expect(pi.hasRunToPlay).toBe(true);
+		await pi.run();
+		expect(idsIn(pi)).toContain(id);
+	});
+
 	test("does not enter a second time through the run of a person who typed meanwhile", async () => {
 		const slow = slowExtension();
 		const pi = await startFakePi({ extensions: [sessionMail, slow.extension] });
@@ -432,15 +463,23 @@ describe("mail that comes while extensions hear that a run settled", () => {
 describe("a mail is delivered", () => {
 	test("PSM-041, I-PSM-1: once, however often it was sent and whatever else came between", async () => {
 		const pi = await seasonedPi();
-		const [id = ""] = send(pi, 2, { id: "01980f5e-7a3c-4d10-8f00-000000000001" });
+		const id = "01980f5e-7a3c-4d10-8f00-000000000001";
+		// A sender that does not remember what it sent.
+		const sendAgain = (to: FakePi) => {
+			send(to, 1, { id });
+			rmSync(join(mailRoot(), peer.address, "sent", `${id}.receipt`));
+		};
+		sendAgain(pi);
+		sendAgain(pi);
+		expect(pi.names("new")).toHaveLength(2);
 		await later(1000);
 		await pi.run();
-		send(pi, 1, { id });
+		sendAgain(pi);
 		await later(1000);
 		expect([idsIn(pi), pi.isIdle, pi.openCount]).toEqual([[id], true, 0]);
 		await pi.shutDown();
 		const again = await startFakePi({ file: pi.file });
-		send(again, 1, { id });
+		sendAgain(again);
 		await later(1000);
 		expect([idsIn(again), again.isIdle, again.openCount]).toEqual([[id], true, 0]);
 	});
@@ -481,16 +520,20 @@ describe("a mail is delivered", () => {
 
 describe("a fault on the way", () => {
 	/** A hand-over of its own, in an idle session that keeps everything that is added. */
-	function handover({ show = (): string => "text" } = {}) {
+	function handover({ show = (): string => "text", offer = () => {} } = {}) {
 		const root = testRoot();
 		const mailbox = root.open(bob);
 		const ledger = createLedger(bob);
 		const entries: unknown[] = [];
+		const starts: boolean[] = [];
 		const conversation: Conversation = {
 			isIdle: () => true,
 			isSaved: () => true,
 			entries: () => entries,
-			add: (message) => entries.push({ type: "custom_message", id: `${entries.length}`, ...message }),
+			add(message, startsRun) {
+				entries.push({ type: "custom_message", id: `${entries.length}`, ...message });
+				starts.push(startsRun);
+			},
 		};
 		const inbox = createInbox(mailbox, ({ reason }) => fail(reason), fail);
 		const running = openRunning({
@@ -509,7 +552,10 @@ describe("a fault on the way", () => {
 			requestsOf: messages.requestsOf,
 			messageOf: (arrival) => ({ ...messages.messageOf(arrival), content: show() }),
 			answersAsk: () => false,
-			isTakenOver: () => false,
+			isTakenOver() {
+				offer();
+				return false;
+			},
 			isOff: () => false,
 			onWake: () => {},
 			now: Date.now,
@@ -521,9 +567,11 @@ describe("a fault on the way", () => {
 			...made,
 			ledger,
 			entries,
+			starts,
 			claim,
 			send: () => sent(sender),
 			marks: () => root.names(bob, "cur").filter(isMark),
+			waiting: () => root.names(bob, "new"),
 		};
 	}
 
@@ -543,6 +591,44 @@ describe("a fault on the way", () => {
 			vi.advanceTimersByTime(5000);
 		}
 		expect(entries.map((entry) => (entry as { details: { mail: MailDetails } }).details.mail.id)).toEqual(ids);
+	});
+
+	test("design 4.5: at most 20 enter at once, also of what was claimed before, and no more is claimed", () => {
+		const { claimAll, whenIdle, entries, send, waiting } = handover();
+		for (let n = 0; n < 25; n++) send();
+		claimAll();
+		whenIdle();
+		expect(entries).toHaveLength(20);
+		for (let n = 0; n < 20; n++) send();
+		whenIdle();
+		expect([entries.length, waiting().length]).toEqual([40, 5]);
+	});
+
+	test("L2 design 4.5: a mail whose text alone is more than 128 KiB enters by itself, and holds up no other", () => {
+		const { whenIdle, entries, send } = handover({ show: () => "x".repeat(129 * 1024) });
+		send();
+		send();
+		whenIdle();
+		expect(entries).toHaveLength(1);
+		whenIdle();
+		expect(entries).toHaveLength(2);
+	});
+
+	test("design 4.4: what is asked for while mail is offered to other extensions waits, and starts no second run", () => {
+		const asked: unknown[] = [];
+		const { whenIdle, whenBusy, claimAll, send, starts } = handover({
+			offer() {
+				asked.push(whenBusy(), claimAll());
+				whenIdle();
+			},
+		});
+		send();
+		send();
+		whenIdle();
+		expect([asked, starts]).toEqual([
+			[false, false, false, false],
+			[false, true],
+		]);
 	});
 
 	test("L1 a mail that is taken in twice keeps its open mark until it is in the conversation", () => {

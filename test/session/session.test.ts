@@ -342,6 +342,36 @@ test("D12 a request that cannot be read is answered failed, once, also when Pi e
 	}
 });
 
+test("D12 L3 a request that cannot be read is answered before it is set aside", async () => {
+	const pi = await seasonedPi();
+	const answers: number[] = [];
+	before = ({ name, paths }) => {
+		if (name === "replace" && paths[0]?.endsWith(".reason")) answers.push(peer.received().length);
+	};
+	const text = envelopeText({ from: peer.address, to: pi.address, hops: -1 });
+	writeFileSync(join(mailRoot(), pi.address, "new", "000000000000001-x.json"), text);
+	await later(1000);
+	expect(answers).toEqual([1]);
+});
+
+test.each([
+	["a mail that cannot be read for the moment", "read", "-x.json", false],
+	["a dead mail that cannot be set aside for the moment", "replace", "-x.json.reason", true],
+] as const)("L2 a start that meets %s looks again", async (_, operation, end, isDead) => {
+	const pi = await seasonedPi();
+	await pi.shutDown();
+	const file = join(mailRoot(), pi.address, "cur", "000000000000001-x.json");
+	writeFileSync(file, envelopeText({ from: peer.address, to: pi.address, ...(isDead && { hops: -1 }) }));
+	writeFileSync(`${file}.open`, "");
+	before = ({ name, paths }) => name === operation && paths[0]?.endsWith(end) && fail("EIO");
+	const again = await startFakePi({ file: pi.file });
+	await later(5000);
+	expect([again.hasRunToPlay, again.openCount]).toEqual([false, 1]);
+	before = () => {};
+	await later(31_000);
+	expect([again.hasRunToPlay, again.openCount]).toEqual(isDead ? [false, 0] : [true, 1]);
+});
+
 test("L2 a start that cannot look at all that was left open looks again, and hands it over then", async () => {
 	const pi = await seasonedPi();
 	await pi.shutDown();
@@ -478,6 +508,36 @@ describe("after the end of a session", () => {
 		expect([pi.mails().map((mail) => mail.id), pi.openCount]).toEqual([[id], 0]);
 	});
 
+	test("PSM-045 mail with which Pi ended three times is not set aside any more", async () => {
+		const first = await seasonedPi();
+		peer.send(first);
+		await later(1000);
+		await first.kill();
+		const [mark = ""] = first.names("cur").filter((name) => name.endsWith(".open"));
+		writeFileSync(join(mailRoot(), first.address, "cur", mark), "3");
+		const pi = await startFakePi({ file: first.file });
+		await pi.shutDown();
+		await later(10_000);
+		expect([pi.openCount, pi.names("cur").length]).toEqual([1, 2]);
+	});
+
+	test("L10 no timer is left when it ends before mail may wake it", async () => {
+		const pi = await startFakePi();
+		await later(10);
+		await pi.shutDown();
+		expect(vi.getTimerCount()).toBe(0);
+	});
+
+	test("L10 no timer is left when it ends before it looks again at what was left open", async () => {
+		const first = await seasonedPi();
+		await first.shutDown();
+		before = ({ name, paths }) => name === "walk" && paths[0]?.endsWith("/cur") && fail("EIO");
+		const pi = await startFakePi({ file: first.file });
+		await later(10_000);
+		await pi.shutDown();
+		expect(vi.getTimerCount()).toBe(0);
+	});
+
 	test("PSM-045 a second end changes nothing", async () => {
 		const pi = await seasonedPi();
 		await pi.emit("session_shutdown", { reason: "quit" });
@@ -536,6 +596,18 @@ describe("L1 mail that a process had claimed when it ended", () => {
 		};
 		await pi.run({ prompt: "work", turns: [{ tools: 1 }, { tools: 1, during }] });
 		expect(pi.mails().map((mail) => mail.id)).toEqual(ids);
+	});
+
+	test("D17 comes first also when the user stops a run before the look at what is left", async () => {
+		let pi = await seasonedPi();
+		await pi.shutDown();
+		const id = peer.send(pi);
+		pi = await startFakePi({ file: pi.file });
+		await pi.run({ prompt: "work", end: "aborted" });
+		expect([pi.names("new").length, peer.received()]).toEqual([1, []]);
+		await later(1000);
+		await pi.run();
+		expect(pi.mails().map((mail) => mail.id)).toEqual([id]);
 	});
 
 	test("is handed over again after a /reload while Pi could not start its run", async () => {
@@ -661,6 +733,18 @@ describe("D12 mail with which Pi ended three times", () => {
 	});
 });
 
+test("D12 a /reload is no end, also after two that were", async () => {
+	const pi = await seasonedPi();
+	peer.send(pi);
+	await later(1000);
+	pi.failToStart();
+	const [mark = ""] = pi.names("cur").filter((name) => name.endsWith(".open"));
+	writeFileSync(join(mailRoot(), pi.address, "cur", mark), "2");
+	await pi.reload();
+	await later(1000);
+	expect([pi.hasRunToPlay, pi.openCount]).toEqual([true, 1]);
+});
+
 describe("D7 while another process has the session open", () => {
 	/** Lays the record of a process that lives, of one that does not, or none. */
 	function layRecord(pi: Pick<FakePi, "address">, pid: number): void {
@@ -728,6 +812,16 @@ describe("D7 while another process has the session open", () => {
 		await pi.run({ prompt: "work", turns: [{ tools: 1, during }] });
 		await later(2000);
 		expect([pi.mails(), pi.names("new").length, pi.isIdle]).toEqual([[], 2, true]);
+	});
+
+	test("PSM-094 one that has lost the address scans nothing", async () => {
+		const pi = await seasonedPi();
+		layRecord(pi, process.ppid);
+		await later(2000);
+		peer.send(pi);
+		const payload = {};
+		pi.events.emit("message:scan", payload);
+		expect([payload, pi.names("new").length]).toEqual([{}, 1]);
 	});
 
 	test("it takes over when that process ends, and brings nothing that it brought", async () => {

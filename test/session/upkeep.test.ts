@@ -69,6 +69,17 @@ describe("while a session runs", () => {
 		await exchange();
 	});
 
+	test("L2 the mail root is moved away once more: its place stays free as long as the first time", async () => {
+		for (let n = 0; n < 2; n++) {
+			moveAway(mailRoot());
+			await later(20_000);
+			expect(existsSync(mailRoot())).toBe(false);
+			moveBack(mailRoot());
+			await later(1000);
+		}
+		await exchange();
+	});
+
 	test("L2 the mail root is deleted: after half a minute it is made anew, and mail goes on", async () => {
 		rmSync(mailRoot(), { recursive: true });
 		await later(29_000);
