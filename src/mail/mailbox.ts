@@ -22,7 +22,7 @@ export interface OpenMail {
 	name: string;
 	path: string;
 	envelope: Envelope;
-	/** How often a process ended before the mail that it had claimed was in the conversation. */
+	/** How often a process died before the mail that it had claimed was in the conversation; -1 when the first has ended well. */
 	tries: number;
 }
 
@@ -88,8 +88,10 @@ export interface Mailbox {
 	close(name: string): void;
 	/** Mail that an earlier process claimed and never closed, in no order. Undefined is a place to pause. */
 	leftOpen(): Generator<Claim | undefined>;
-	/** Notes that an open mail is handed over once more after a process ended with it. */
+	/** Notes that an open mail is handed over once more after a process died with it. */
 	countTry(mail: OpenMail): void;
+	/** Notes that this process ends well with a mail that is still open: the next start, which counts one more, is no try. */
+	endedWell(mail: OpenMail): void;
 	/** Sets a claimed mail aside for good, with the reason beside it. */
 	bury(name: string, reason: string): void;
 	/** The copies of mails that this address sent, found by the ids inside them, in the order of `ids`. */
@@ -383,6 +385,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			disk.replace(markOf(mail.name), String(mail.tries + 1));
 			mail.tries++;
 		},
+		endedWell: (mail) => disk.replace(markOf(mail.name), String(mail.tries - 1)),
 		bury,
 		sentCopies(ids) {
 			const wanted = ids.filter(isUuid);

@@ -65,6 +65,8 @@ export interface Handover {
 	 * returned to be answered, and stay ready until the ledger has that; the rest starts no run any more.
 	 */
 	afterStop(): OpenMail[];
+	/** The process ends, and not by a crash: mail that is still open has done it no harm. */
+	end(): void;
 	/** Mail that is claimed and not yet in the conversation. */
 	readonly claimedCount: number;
 	/** Mail in the conversation that is not saved yet. */
@@ -298,6 +300,15 @@ export function createHandover(parts: HandoverParts): Handover {
 			const owed = ready.filter(({ envelope }) => awaitsAnswer(envelope));
 			for (const arrival of ready) if (!owed.includes(arrival)) arrival.wakes = false;
 			return owed;
+		},
+		end() {
+			for (const mail of [...ready, ...inFlight.values(), ...unsaved.values()]) {
+				try {
+					mailbox.endedWell(mail);
+				} catch {
+					// Then it counts as a crash.
+				}
+			}
 		},
 		get claimedCount() {
 			return ready.length + inFlight.size;

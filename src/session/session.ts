@@ -425,6 +425,7 @@ export function openSession(
 			// Nobody will ever resume a session without a file.
 			const isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
 			if (isOwner && isOver) guarded(answers.settleEnd)();
+			if (isOwner && reason !== "reload") guarded(handover.end)();
 			guarded(saveState)();
 			footer.show(undefined);
 			end(reason === "reload");

@@ -169,6 +169,7 @@ class World {
 	readonly #root: string;
 	readonly #alive = new Set<number>();
 	readonly #gone: string[] = [];
+	readonly #buried = new Set<string>();
 	readonly #peerSaw = new Map<string, string>();
 	#peer: Mailbox | undefined;
 	#lastSent: { mail: ModelMail; receipt: Delivered } | undefined;
@@ -703,7 +704,7 @@ class World {
 			this.#read(session);
 			this.#model.judge(session.address, session.shown);
 			for (const { pi } of session.hosts) hold(pi.errors.length === 0, () => pi.errors.join("; "));
-			if (session.crashes >= 3) this.#readBuried(session);
+			if (session.crashes >= 3 || session.mayBury) this.#readBuried(session);
 			this.#holdFolder(session);
 			this.#holdSwitch(session);
 		}
@@ -712,11 +713,14 @@ class World {
 	}
 
 	/** A reply that was set aside for good has come all the same. */
-	#readBuried({ address }: Session): void {
-		const { cur } = this.#boxes(address);
+	#readBuried(session: Session): void {
+		const { cur } = this.#boxes(session.address);
 		for (const name of namesIn(cur).filter((found) => found.endsWith(".reason"))) {
 			const reply = envelopeIn(join(cur, name.slice(0, -".reason".length)));
-			if (reply?.kind === "reply") this.#model.answered({ ...reply, inReplyTo: reply.in_reply_to }, true);
+			// Its folder may be pruned afterwards.
+			if (reply !== undefined) this.#buried.add(reply.id);
+			if (session.crashes >= 3 && reply?.kind === "reply")
+				this.#model.answered({ ...reply, inReplyTo: reply.in_reply_to }, true);
 		}
 	}
 
@@ -863,10 +867,7 @@ class World {
 	}
 
 	#isDead(mail: ModelMail): boolean {
-		const { cur } = this.#boxes(mail.to);
-		return namesIn(cur)
-			.filter((name) => name.endsWith(".reason"))
-			.some((name) => envelopeIn(join(cur, name.slice(0, -".reason".length)))?.id === mail.id);
+		return this.#buried.has(mail.id ?? "");
 	}
 
 	#holdClosed(session: Session): void {

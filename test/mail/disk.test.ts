@@ -117,6 +117,8 @@ describe("a new file", () => {
 
 	test("D5 is on the disk before it is used when that is asked for, and a folder when it is synced", () => {
 		const folder = temporaryFolder();
+		// The system gives the inodes of removed files to new ones.
+		synced.splice(0);
 		const paths = [true, false].map((durable) => {
 			const path = join(folder, String(durable));
 			disk.create(path, "x", durable);

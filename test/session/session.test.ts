@@ -654,6 +654,20 @@ describe("L1 mail that a process had claimed when it ended", () => {
 	});
 });
 
+test("L1 D12 a session without a file that ends well, however often, keeps its mail: only crashes count", async () => {
+	let pi = await startFakePi();
+	const id = peer.send(pi, { kind: "reply", status: "done" });
+	for (let n = 0; n < 6; n++) {
+		await later(2000);
+		expect(pi.mails().map((mail) => mail.id)).toEqual([id]);
+		await (n === 2 ? pi.kill() : pi.shutDown());
+		pi = await startFakePi({ id: pi.address });
+	}
+	await pi.run({ prompt: "hello" });
+	await later(2000);
+	expect([pi.mails().length, pi.openCount]).toEqual([1, 0]);
+});
+
 describe("D12 mail with which Pi ended three times", () => {
 	/** Starts and kills the session until the mail is no longer handed over; says how often it was. */
 	async function killUntilSetAside(first: FakePi): Promise<{ pi: FakePi; handovers: number }> {
