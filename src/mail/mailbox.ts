@@ -286,11 +286,13 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			delivered = isDelivered(copy);
 		} catch (error) {
 			yield `whether a mail was sent cannot be told now (${copy}): ${errorReason(error)}`;
+			return undefined;
 		}
-		if (delivered === undefined) return undefined;
-		if (!delivered) {
+		if (delivered !== true) {
 			disk.remove(part);
-			yield `a mail was not sent, since the session ended while it was being written (${copy}); send it again`;
+			yield delivered === undefined
+				? `whether a mail was sent cannot be told any more, since its recipient's mailbox is gone (${copy})`
+				: `a mail was not sent, since the session ended while it was being written (${copy}); send it again`;
 			return undefined;
 		}
 		disk.rename(part, join(boxes.sent, copy));

@@ -569,6 +569,8 @@ class World {
 	}
 
 	async #quit(session: Session, host: Host): Promise<void> {
+		// Whatever kills it now, the mail that it has does not.
+		host.given.clear();
 		await host.pi.shutDown("quit");
 		this.#ended(session, host);
 	}
@@ -891,13 +893,14 @@ class World {
 		);
 	}
 
-	#openIn({ address, hosts }: Session): string[] {
+	#openIn({ address, hosts, mayMiscount }: Session): string[] {
 		if (hosts.length === 0) return [];
 		const { cur, new: inbox, sent } = this.#boxes(address);
 		return [
 			...namesIn(inbox),
 			...namesIn(cur).filter((name) => name.endsWith(".open")),
-			...namesIn(sent).filter((name) => name.endsWith(".part")),
+			// One that lay in a folder that was aside during the start is finished by the next.
+			...namesIn(sent).filter((name) => name.endsWith(".part") && !mayMiscount),
 		];
 	}
 

@@ -161,7 +161,7 @@ export const states: readonly State[] = [
 		sender: [["sent"], ["sent.part"]],
 		held: anything,
 		meaning: "The recipient's folder was pruned, and the sender's copy is left.",
-		next: "nothing",
+		next: "nothing; the sender removes a `.part`, and says that nobody can tell whether it was sent",
 	},
 	{
 		id: "aside",

@@ -24,6 +24,7 @@ import {
 	bob,
 	carol,
 	dayMs,
+	draft,
 	envelopeText,
 	fail,
 	faultCodes,
@@ -586,6 +587,26 @@ describe("a copy that was not finished", () => {
 		root.lay(alice, "sent", part, envelopeText());
 		const { mailbox, warnings } = root.start(alice);
 		expect([root.names(alice, "sent"), warnings, mailbox.awaitingCount()]).toEqual([[name], [], 1]);
+		expect(root.start(alice).warnings).toEqual([]);
+	});
+
+	test("L4 is removed when its recipient's mailbox was pruned, and not said to be unsent: nobody can tell", () => {
+		const root = testRoot();
+		root.lay(alice, "sent", part, envelopeText());
+		expect([root.start(alice).warnings, root.names(alice, "sent")]).toEqual([
+			[`whether a mail was sent cannot be told any more, since its recipient's mailbox is gone (${name})`],
+			[],
+		]);
+	});
+
+	test("L4 is gone with a mail that is taken back", () => {
+		const root = testRoot();
+		const mailbox = root.open(alice, {
+			disk: watchedDisk(({ name, paths }) => name === "rename" && paths[0]?.endsWith(".part") && fail("EIO")),
+		});
+		const sent = mailbox.deliver(draft());
+		if (!sent.ok) throw new Error(sent.message);
+		expect(mailbox.retract(sent)).toBe(true);
 		expect(root.start(alice).warnings).toEqual([]);
 	});
 
