@@ -66,12 +66,14 @@ function completions(typed: string, session: MailSession | undefined) {
 	if (session === undefined) return null;
 	const running = session.running.list();
 	const self = session.mailbox.address;
+	const addresses = addressesOf(running);
 	const names = running.flatMap(({ name }) => name ?? []);
+	const once = new Set(names);
+	const shared = new Set(names.filter((name) => !once.delete(name)));
 	const start = typed.replace(/^["']/, "").toLowerCase();
 	const items = running.flatMap((other) => {
-		const isShared = running.filter(({ name }) => name !== undefined && name === other.name).length > 1;
-		const short = shortAddress(other.address, addressesOf(running));
-		const label = `${displayName(other, addressesOf(running))}${isShared ? ` (${short})` : ""}`;
+		const isShared = other.name !== undefined && shared.has(other.name);
+		const label = displayName(other, addresses) + (isShared ? ` (${shortAddress(other.address, addresses)})` : "");
 		const fits = label.toLowerCase().startsWith(start) || other.address.startsWith(start);
 		if (!fits || other.address === self) return [];
 		const description = `${other.state} · ${pathField(other.cwd)}`;

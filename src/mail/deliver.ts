@@ -7,10 +7,10 @@ import {
 	awaitsAnswer,
 	type Envelope,
 	envelopeFileName,
+	invalidBecause,
 	type MailKind,
 	maxBodyBytes,
 	maxEnvelopeBytes,
-	parseEnvelope,
 	type ReplyStatus,
 	serialiseEnvelope,
 } from "./envelope.ts";
@@ -69,7 +69,8 @@ export const maxUnread = 256;
 /** Names that were taken before another is not tried any more. */
 const maxTries = 100;
 
-interface Sender {
+/** Who sends, and what it knows. */
+export interface Sender {
 	disk: Disk;
 	root: string;
 	address: string;
@@ -80,6 +81,8 @@ interface Sender {
 	isDurable: () => boolean;
 	/** Makes what is missing of the sender's own boxes; throws when they cannot be used. */
 	mend: () => void;
+	/** The inbox that was last sent to, and how many mails wait in it as long as its folder does not change otherwise. */
+	inbox?: { path: string; changed: number | undefined; count: number };
 }
 
 /**
@@ -104,8 +107,9 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const time = sender.now();
 	const envelope = envelopeOf(sender.address, to, draft, time);
 	const hasOwnId = draft.id !== undefined;
-	const text = serialiseEnvelope(envelope);
-	const unreadable = unreadableBecause(text);
+	// Encoded once: a large mail is held as few times as can be.
+	const content = Buffer.from(serialiseEnvelope(envelope));
+	const unreadable = unreadableBecause(envelope, content.length);
 	if (unreadable !== undefined) return unreadable;
 	const boxes = boxesOf(sender.root, to);
 	let synced = durable;
@@ -119,7 +123,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	try {
 		const changed = makeBoxes(disk, boxes);
 		if (durable) synced = succeeds(() => syncFolders(disk, changed));
-		if (keepsCopy && isFull(disk, boxes.new)) {
+		if (keepsCopy && isFull(sender, boxes.new)) {
 			return refuse("mailbox_full", `${to} already has ${maxUnread} unread mails; try again when it has read some`);
 		}
 	} catch (error) {
@@ -132,7 +136,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const made: string[] = [];
 	let name: string;
 	try {
-		name = write(sender, boxes, { id: envelope.id, text, time, durable }, made);
+		name = write(sender, boxes, { id: envelope.id, content, time, durable }, made);
 		if (hasOwnId) {
 			made.push(receiptPath(sent, envelope.id));
 			writeReceipt(disk, sent, name, durable, envelope);
@@ -140,7 +144,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 		if (keepsCopy) {
 			const part = join(sent, `${name}.part`);
 			made.push(part);
-			copy(disk, join(boxes.tmp, name), part, text, durable);
+			copy(disk, join(boxes.tmp, name), part, content, durable);
 		}
 		disk.rename(join(boxes.tmp, name), join(boxes.new, name));
 	} catch (error) {
@@ -150,8 +154,9 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const changedFolders = keepsCopy ? [boxes.new, sent] : [boxes.new];
 	if (durable) synced = succeeds(() => syncFolders(disk, changedFolders)) && synced;
 	if (keepsCopy) {
-		succeeds(() => finish(disk, join(sent, `${name}.part`), join(sent, name), text, durable));
+		succeeds(() => finish(disk, join(sent, `${name}.part`), join(sent, name), content, durable));
 		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
+		succeeds(() => countDelivered(sender, boxes.new));
 	}
 	return { ok: true, envelope, durable: synced, name };
 }
@@ -221,14 +226,14 @@ function again({ disk, root, boxes, isDurable }: Sender, receipt: Receipt, draft
 function write(
 	{ disk, state }: Sender,
 	boxes: Boxes,
-	{ id, text, time, durable }: { id: string; text: string; time: number; durable: boolean },
+	{ id, content, time, durable }: { id: string; content: Uint8Array; time: number; durable: boolean },
 	made: string[],
 ): string {
 	for (let tries = 0; ; tries++) {
 		const name = envelopeFileName(state.nextStamp(time), id);
 		const unfinished = join(boxes.tmp, name);
 		try {
-			disk.create(unfinished, text, durable);
+			disk.create(unfinished, content, durable);
 		} catch (error) {
 			if (errorCode(error) === "EEXIST" && tries < maxTries) continue;
 			throw error;
@@ -239,39 +244,50 @@ function write(
 	}
 }
 
-function isFull(disk: Disk, inbox: string): boolean {
-	return disk.list(inbox).filter((name) => name.endsWith(".json")).length >= maxUnread;
+function isFull(sender: Sender, path: string): boolean {
+	const { disk, inbox } = sender;
+	const changed = disk.changed(path);
+	// Before a mail is refused the folder is asked itself: its time may be too coarse for two changes.
+	if (inbox?.path === path && inbox.changed === changed && inbox.count < maxUnread) return false;
+	const count = disk.list(path).filter((name) => name.endsWith(".json")).length;
+	sender.inbox = { path, changed, count };
+	return count >= maxUnread;
+}
+
+/** Counts what was just delivered, so that the next mail to this inbox does not have to list it. */
+function countDelivered(sender: Sender, path: string): void {
+	const { disk, inbox } = sender;
+	if (inbox?.path === path) sender.inbox = { path, changed: disk.changed(path), count: inbox.count + 1 };
 }
 
 /** Where a second name for a file cannot be made: other file systems, FAT, some network mounts. */
 const linkless = new Set(["EXDEV", "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK"]);
 
-function copy(disk: Disk, from: string, to: string, text: string, durable: boolean): void {
+function copy(disk: Disk, from: string, to: string, content: Uint8Array, durable: boolean): void {
 	try {
 		disk.link(from, to);
 	} catch (error) {
 		if (!linkless.has(errorCode(error) ?? "")) throw error;
-		disk.create(to, text, durable);
+		disk.create(to, content, durable);
 	}
 }
 
 /** A start of the same session in another process may have taken the unfinished copy for a crash's. */
-function finish(disk: Disk, part: string, to: string, text: string, durable: boolean): void {
+function finish(disk: Disk, part: string, to: string, content: Uint8Array, durable: boolean): void {
 	try {
 		disk.rename(part, to);
 	} catch (error) {
 		if (errorCode(error) !== "ENOENT") throw error;
-		disk.create(to, text, durable);
+		disk.create(to, content, durable);
 	}
 }
 
 /** Nothing is sent that its reader would set aside. */
-function unreadableBecause(text: string): Refusal | undefined {
-	const bytes = Buffer.byteLength(text);
+function unreadableBecause(envelope: Envelope, bytes: number): Refusal | undefined {
 	if (bytes > maxEnvelopeBytes)
 		return refuse("too_large", `the mail has ${bytes} bytes, more than ${maxEnvelopeBytes}`);
-	const parsed = parseEnvelope(text);
-	return parsed.ok ? undefined : refuse("invalid", parsed.reason);
+	const invalid = invalidBecause(envelope);
+	return invalid === undefined ? undefined : refuse("invalid", invalid);
 }
 
 function syncFolders(disk: Disk, folders: readonly string[]): void {

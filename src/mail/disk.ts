@@ -32,7 +32,7 @@ export interface Disk {
 	 */
 	ensureFolder(path: string): boolean;
 	/** Creates a file of mode 0600 that must not exist yet (EEXIST). `durable`: its content is fsynced. Leaves nothing on failure. */
-	create(path: string, text: string, durable: boolean): void;
+	create(path: string, content: string | Uint8Array, durable: boolean): void;
 	/** Replaces a small file as a whole: a reader sees the old text or the new. Not fsynced: for what can be rebuilt. */
 	replace(path: string, text: string): void;
 	/** Reads a regular file as UTF-8. Throws {@link UnfitError} for anything else, for more than `maxBytes`, and for invalid UTF-8. */
@@ -80,10 +80,10 @@ export function nodeDisk(): Disk {
 			if (made !== undefined) throw new UnfitError(`${path} ${made}`);
 			return false;
 		},
-		create(path, text, durable) {
+		create(path, content, durable) {
 			const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
 			try {
-				writeFileSync(file, text);
+				writeFileSync(file, content);
 				if (durable) fsyncSync(file);
 				closeSync(file);
 			} catch (error) {
@@ -178,6 +178,9 @@ export function errorReason(error: unknown): string {
 	return errorMessage(error).replace(/, \w+ '.*$/, "");
 }
 
+/** Undefined on Windows. */
+const ownUid = process.getuid?.();
+
 // Windows has neither flag, and neither symlinks without privilege nor FIFOs in the file system.
 const noFollow = constants.O_NOFOLLOW ?? 0;
 const nonBlocking = constants.O_NONBLOCK ?? 0;
@@ -197,7 +200,7 @@ function folderProblem(path: string): string | undefined {
 	if (stats === undefined) return "is missing";
 	if (stats.isSymbolicLink()) return "is a symlink";
 	if (!stats.isDirectory()) return "is not a folder";
-	if (process.getuid !== undefined && stats.uid !== process.getuid()) return "belongs to another user";
+	if (ownUid !== undefined && stats.uid !== ownUid) return "belongs to another user";
 	return undefined;
 }
 

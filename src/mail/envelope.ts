@@ -74,6 +74,12 @@ export function owingIn(text: string): Owing | undefined {
 	}
 }
 
+/** Why a reader would set this envelope aside; undefined when none would. Makes no copy of its body. */
+export function invalidBecause(envelope: Envelope): string | undefined {
+	const { error } = z.safeParse(envelopeSchema, envelope);
+	return error === undefined ? undefined : reasonOf(error.issues[0], envelope);
+}
+
 /** The text of an envelope's file. */
 export function serialiseEnvelope(envelope: Envelope): string {
 	return `${JSON.stringify(envelope)}\n`;

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
 import { boxesOf, makeBoxes } from "./boxes.ts";
-import { type Delivered, type Draft, deliver, hasArrived, type Refusal, sentBefore } from "./deliver.ts";
+import { type Delivered, type Draft, deliver, hasArrived, type Refusal, type Sender, sentBefore } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
@@ -116,6 +116,8 @@ export interface Mailbox {
 	removeLeftovers(): Generator<undefined>;
 	/** Writes `state.json` when something in it changed. */
 	saveState(): void;
+	/** Writes `state.json` at the end of the process. */
+	closeState(): void;
 }
 
 export interface MailboxOptions {
@@ -137,7 +139,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	mend();
 	timesMended = 0;
 	const state = openState(disk, boxes.folder);
-	const sender = { disk, root, address, boxes, state, now, isDurable, mend };
+	const sender: Sender = { disk, root, address, boxes, state, now, isDurable, mend };
 
 	function mend(): void {
 		checkRoot(disk, root);
@@ -392,9 +394,9 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		sentCopies(ids) {
 			const wanted = ids.filter(isUuid);
 			const copies = new Map<string, SentCopy>();
-			for (const id of wanted) keep(copies, state.awaiting().get(id), id);
+			for (const id of wanted) keep(copies, state.copyOf(id), id);
 			const missing = new Set(wanted.filter((id) => !copies.has(id)));
-			// What is not waited for any more has to be looked for, all of it at once.
+			// What was answered long ago, or never sent, has to be looked for, all of it at once.
 			for (const name of missing.size > 0 ? disk.list(boxes.sent) : []) {
 				const id = name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
 				if (missing.has(id) && !copies.has(id)) keep(copies, name, id);
@@ -417,6 +419,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			}
 		},
 		saveState: () => state.save(),
+		closeState: () => state.close(),
 	};
 }
 

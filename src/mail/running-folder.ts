@@ -32,6 +32,8 @@ export interface RecordFolder {
 	pathOf(address: string): string;
 	/** Reads a record, never throws. The record of another address than this one is rubbish: file names can be forged as well. */
 	see(address: string): Seen;
+	/** Whether something lies there, or cannot be seen; without reading it. */
+	has(address: string): boolean;
 	/** Gives a record's name to this text, and makes the folder in the root; false, with nothing written, when the name is taken. */
 	place(address: string, text: string): boolean;
 	/** Writes over the record: its owner only. */
@@ -57,6 +59,13 @@ export function openRecordFolder(disk: Disk, root: string, now: () => number): R
 		},
 		pathOf,
 		see: (address) => see(pathOf(address), address),
+		has(address) {
+			try {
+				return disk.entry(pathOf(address)) !== undefined;
+			} catch {
+				return true;
+			}
+		},
 		place(address, text) {
 			const path = pathOf(address);
 			ensureFolder();

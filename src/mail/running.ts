@@ -115,7 +115,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 				ended = heldBy(seen.record);
 				return false;
 			},
-			isMissing: () => ended === undefined && folder.see(address).kind === "nothing",
+			isMissing: () => ended === undefined && !folder.has(address),
 			update(changed) {
 				if (ended !== undefined) return ended;
 				fields = { ...fields, ...changed };

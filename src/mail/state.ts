@@ -16,6 +16,8 @@ export interface MailboxState {
 	nextStamp(now: number): number;
 	/** Ids that nobody has answered, each with the name of its copy in `sent/`. */
 	awaiting(): ReadonlyMap<string, string>;
+	/** The name of the copy of a mail that waits for its answer, or had it lately. */
+	copyOf(id: string): string | undefined;
 	/** Notes a copy in `sent/`. `id` is given when the mail waits for an answer. */
 	sent(name: string, id: string | undefined): void;
 	/** Whether a copy in `sent/` was noted before, by this process or an earlier one. */
@@ -28,6 +30,8 @@ export interface MailboxState {
 	recounted(): void;
 	/** Writes the file when something in it changed. Not fsynced. */
 	save(): void;
+	/** Gives back the stamps that were reserved and not used, at the end of a process. */
+	close(): void;
 }
 
 /** Opens the state of a mailbox folder. */
@@ -41,6 +45,8 @@ export function openState(disk: Disk, folder: string): MailboxState {
 	let isComplete = false;
 	let isDoubtful = false;
 	const noted = new Set<string>();
+	/** Copies of what was answered lately: one more reply to it comes soon, or never. */
+	const answeredLately = new Map<string, string>();
 	let lastStamp = saved?.stamp ?? 0;
 	// Runs ahead of lastStamp, so that not every mail has to write the file.
 	let reservedStamp = lastStamp;
@@ -64,6 +70,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			return lastStamp;
 		},
 		awaiting: () => awaiting,
+		copyOf: (id) => awaiting.get(id) ?? answeredLately.get(id),
 		sent(name, id) {
 			if (id !== undefined) awaiting.set(id, name);
 			if (name > newest) newest = name;
@@ -73,7 +80,17 @@ export function openState(disk: Disk, folder: string): MailboxState {
 		},
 		isCounted: (name) => !isDoubtful && (name <= (isComplete ? counted : countedBefore) || noted.has(name)),
 		answered(ids) {
-			for (const id of ids) changed = awaiting.delete(id) || changed;
+			for (const id of ids) {
+				const name = awaiting.get(id);
+				if (name === undefined) continue;
+				awaiting.delete(id);
+				changed = true;
+				answeredLately.set(id, name);
+			}
+			for (const id of answeredLately.keys()) {
+				if (answeredLately.size <= maxAnsweredLately) break;
+				answeredLately.delete(id);
+			}
 		},
 		miscounted() {
 			changed ||= !isDoubtful;
@@ -89,6 +106,11 @@ export function openState(disk: Disk, folder: string): MailboxState {
 		save() {
 			if (changed) write(reservedStamp);
 		},
+		close() {
+			// Another process of this session may have reserved more.
+			const isOurs = reservedStamp > lastStamp && read(disk, file)?.stamp === reservedStamp;
+			if (changed || isOurs) write(isOurs ? lastStamp : reservedStamp);
+		},
 	};
 }
 
@@ -100,8 +122,9 @@ const stateSchema = z.object({
 });
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** Stamps that one write of the file reserves. */
-const stampReserve = 1000;
+/** Stamps that one write of the file reserves: after a crash mail is dated this far ahead, until that time has come. */
+const stampReserve = 60_000;
+const maxAnsweredLately = 256;
 /** More unanswered mails than this are not remembered across a restart. */
 const maxAwaiting = 5000;
 const maxStateBytes = 2 * 1024 * 1024;

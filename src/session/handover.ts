@@ -41,8 +41,8 @@ export interface Conversation {
  */
 export interface Handover {
 	/**
-	 * Idle: gives waiting mail to Pi and starts one run for all of it when one of them wakes. True when nothing was to be
-	 * given among what it looked at, and there is more.
+	 * Idle: gives waiting mail to Pi and starts one run for all of it when one of them wakes. True when none does and there is
+	 * more: it has to be called again.
 	 */
 	whenIdle(): boolean;
 	/** At the end of a turn that goes on: the mail to add to it, and whether one of it would start a run by itself. */
@@ -273,7 +273,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			}
 			if (wakes && conversation.isIdle()) deferredAt = parts.now();
 			confirm();
-			return false;
+			return !wakes && !parts.isOff() && (hasMore || ready.length > 0);
 		},
 		atTurnEnd() {
 			confirm();

@@ -1,7 +1,8 @@
-import { type FSWatcher, watch } from "chokidar";
+import { maxUnread } from "../mail/deliver.ts";
 import { errorMessage, errorReason } from "../mail/disk.ts";
 import type { Envelope } from "../mail/envelope.ts";
 import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
+import { createWatch, type Watch } from "./watch.ts";
 
 /** Notices and claims the mail of one session. The watcher is a hint, the scan is the truth (design L5). */
 export interface Inbox {
@@ -31,7 +32,8 @@ export interface Claimed {
 	hasMore: boolean;
 }
 
-const sweepMs = 1000;
+/** How long the names of a backlog are good for. */
+const scanMs = 1000;
 /** Files that one look at a busy session's inbox reads. */
 const maxPeeks = 100;
 
@@ -42,13 +44,20 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 	let left = new Set<string>();
 	let waiting = new Set<string>();
 	let isReadable = true;
-	let stop = () => {};
-	let rewatch = () => {};
+	let scannedAt = Number.NEGATIVE_INFINITY;
+	let watch: Watch | undefined;
+
+	/** What is to be looked at now. A backlog is listed once a second, and not again for each part of it. */
+	function look(): string[] {
+		return waiting.size > maxUnread && performance.now() - scannedAt < scanMs ? [...waiting] : scan();
+	}
 
 	/** What `new/` holds now. A folder that cannot be listed holds nothing for the moment. */
 	function scan(): string[] {
+		scannedAt = performance.now();
 		try {
 			const names = mailbox.waiting();
+			if (names.some((name) => !waiting.has(name) && !left.has(name))) watch?.found();
 			left = new Set(names.filter((name) => left.has(name)));
 			waiting = new Set(names.filter((name) => !left.has(name)));
 			isReadable = true;
@@ -78,37 +87,12 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 
 	return {
 		watch(onMail) {
-			let isComing = false;
-			const onAdd = () => {
-				if (isComing) return;
-				isComing = true;
-				setImmediate(() => {
-					isComing = false;
-					onMail();
-				});
-			};
-			let watcher: FSWatcher | undefined;
-			const closeWatcher = () => void watcher?.close().catch(() => {});
-			rewatch = () => {
-				closeWatcher();
-				watcher = watch(mailbox.newFolder, { ignoreInitial: true, persistent: false });
-				watcher.on("add", onAdd);
-				watcher.on("error", (error) => {
-					warn(`new mail cannot be watched for and is looked for every second instead: ${errorMessage(error)}`);
-				});
-			};
-			rewatch();
-			const sweep = setInterval(onMail, sweepMs).unref();
-			stop = () => {
-				clearInterval(sweep);
-				closeWatcher();
-				rewatch = () => {};
-			};
+			watch = createWatch(mailbox.newFolder, onMail, warn);
 		},
-		rewatch: () => rewatch(),
+		rewatch: () => watch?.renew(),
 		claim(atMost) {
 			const mails: OpenMail[] = [];
-			const names = atMost > 0 ? scan() : [];
+			const names = atMost > 0 ? look() : [];
 			// What the machine keeps from being claimed does not stand in the way of the rest.
 			const isDone = () => names.length - waiting.size >= atMost;
 			for (const name of names) {
@@ -123,7 +107,7 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 			const seen = new Map<string, Envelope["kind"] | undefined>();
 			let peeks = 0;
 			let hasLearned = false;
-			for (const name of scan()) {
+			for (const name of look()) {
 				if (!known.has(name)) {
 					if (peeks === maxPeeks) continue;
 					peeks++;
@@ -150,6 +134,6 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 		get isReadable() {
 			return isReadable;
 		},
-		close: () => stop(),
+		close: () => watch?.close(),
 	};
 }

@@ -91,6 +91,9 @@ export function keyOf(mail: { from: string; id: string }): string {
 /** An empty ledger of one address. */
 export function createLedger(address: string): Ledger {
 	const mails = new Map<string, ReceivedMail>();
+	/** Those of them that no planned reply answers: what is asked for at each settle must not grow with what was answered. */
+	const unanswered = new Map<string, ReceivedMail & { kind: "request" | "ask" }>();
+	let readCount = 0;
 	const open = new Map<string, PlannedReply>();
 	let isReceiving = true;
 	let seen = 0;
@@ -111,7 +114,11 @@ export function createLedger(address: string): Ledger {
 
 	function add({ id, from, kind }: { id: string; from: string; kind: Envelope["kind"] }, entryId: string): void {
 		const key = keyOf({ from, id });
-		if (!mails.has(key)) mails.set(key, { id, from, kind, isAnswered: false, heldBy: undefined, entryId });
+		if (mails.has(key)) return;
+		const mail: ReceivedMail = { id, from, kind, isAnswered: false, heldBy: undefined, entryId };
+		mails.set(key, mail);
+		if (entryId !== "") readCount++;
+		if (awaitsAnswer(mail)) unanswered.set(key, mail);
 	}
 
 	function readNote(entryId: string, note: Note): void {
@@ -137,9 +144,11 @@ export function createLedger(address: string): Ledger {
 	function plan(reply: PlannedReply): void {
 		open.set(reply.id, reply);
 		for (const id of reply.inReplyTo) {
+			const key = keyOf({ from: reply.to, id });
 			add({ id, from: reply.to, kind: "request" }, "");
-			const mail = mails.get(keyOf({ from: reply.to, id }));
+			const mail = mails.get(key);
 			if (mail !== undefined) mail.isAnswered = true;
+			unanswered.delete(key);
 		}
 	}
 
@@ -153,15 +162,13 @@ export function createLedger(address: string): Ledger {
 		},
 		has: (mail) => mails.has(keyOf(mail)),
 		find: (id) => [...mails.values()].filter((mail) => mail.id === id),
-		unanswered() {
-			return [...mails.values()].filter(awaitsAnswer).filter(({ isAnswered }) => !isAnswered);
-		},
+		unanswered: () => [...unanswered.values()],
 		openReplies: () => [...open.values()],
 		get isReceiving() {
 			return isReceiving;
 		},
 		get readCount() {
-			return [...mails.values()].filter(({ entryId }) => entryId !== "").length;
+			return readCount;
 		},
 	};
 }

@@ -1,3 +1,4 @@
+import { isUuid } from "../mail/address.ts";
 import type { Delivered, Refusal } from "../mail/deliver.ts";
 import { errorReason } from "../mail/disk.ts";
 import type { MailKind } from "../mail/envelope.ts";
@@ -47,7 +48,9 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 		} catch (error) {
 			return { ok: false, code: "io", message: `Nothing was sent: ${errorReason(error)}.` };
 		}
-		return resolve(to, { running: running.list(), self: mailbox.address, hasMailbox: mailbox.isKnown });
+		// A full id is one whoever runs: no other record has to be read for it.
+		const others = isUuid(to) ? [] : running.list();
+		return resolve(to, { running: others, self: mailbox.address, hasMailbox: mailbox.isKnown });
 	}
 
 	return {

@@ -77,7 +77,7 @@ export interface MailSession {
 	receive(isOn: boolean): void;
 	/** Removes the folders of closed sessions whatever their age; `done` hears how many. */
 	prune(done: (count: number) => void): void;
-	/** Saves the counts, and shows in the footer what changed. */
+	/** Shows in the footer what changed. */
 	refresh(): void;
 
 	resourcesDiscovered(): void;
@@ -204,6 +204,7 @@ export function openSession(
 	/** Mail that arrives, a gate that opens, a run that settled, an ask that waits: all of it ends here. */
 	function pump(): void {
 		if (upkeep.isUsable()) lookForMail();
+		saveState();
 		refresh();
 	}
 
@@ -302,7 +303,6 @@ export function openSession(
 	}
 
 	function refresh(): void {
-		saveState();
 		const counts = {
 			pending: isOwner ? inbox.waitingCount + handover.claimedCount : 0,
 			read: ledger.readCount - handover.unsavedCount,
@@ -311,11 +311,11 @@ export function openSession(
 		footer.show(footerText(counts, ledger.isReceiving));
 	}
 
-	function saveState(): void {
+	function saveState(save = mailbox.saveState): void {
 		// Another process gets the answers to what this one sends.
 		if (!isOwner) mailbox.miscounted();
 		try {
-			mailbox.saveState();
+			save();
 		} catch (error) {
 			warn(`the counts could not be saved, and are taken from the disk at the next start: ${errorMessage(error)}`);
 		}
@@ -426,7 +426,7 @@ export function openSession(
 			const isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
 			if (isOwner && isOver) guarded(answers.settleEnd)();
 			if (isOwner && reason !== "reload") guarded(handover.end)();
-			guarded(saveState)();
+			guarded(() => saveState(mailbox.closeState))();
 			footer.show(undefined);
 			end(reason === "reload");
 		},

@@ -1,13 +1,23 @@
 /** One round of the question in send.ts, in a process of its own; prints a {@link SendRound}. */
 import { randomUUID } from "node:crypto";
-import { closeSync, fsyncSync, openSync, readdirSync, renameSync, writeSync } from "node:fs";
-import { join } from "node:path";
-import { type Boxes, boxesOf, makeBoxes } from "../../src/mail/boxes.ts";
-import { nodeDisk } from "../../src/mail/disk.ts";
-import { envelopeFileName, serialiseEnvelope } from "../../src/mail/envelope.ts";
-import { openMailbox } from "../../src/mail/mailbox.ts";
+import { boxesOf } from "../../src/mail/boxes.ts";
+import { textOf } from "./fixtures.ts";
+import { finish, ordersOf } from "./rounds.ts";
+import { bareSide, claimAll, type Durability, ourSide, type SideOptions } from "./sides.ts";
 
-export type Durability = "durable" | "fast";
+/** What a round is told. */
+export interface SendOrders {
+	/** An empty folder. */
+	readonly root: string;
+	readonly durability: Durability;
+	/** Of the text of a mail. */
+	readonly bytes: number;
+	/** Mails in a row. */
+	readonly block: number;
+	/** Blocks between two clearings: the inbox stays under its limit of 256. */
+	readonly blocks: number;
+	readonly clearings: number;
+}
 
 /** What one round gave: milliseconds for each mail, sent in these ways. */
 export interface SendRound {
@@ -19,102 +29,51 @@ export interface SendRound {
 	readonly bare: number[];
 }
 
-const mailsInBlock = 50;
-/** Blocks between two clearings: the inbox stays under its limit of 256. */
-const blocksToClear = 5;
-const clearings = 2;
-const body = "0123456789abcdef".repeat(64);
+const orders: SendOrders = ordersOf();
+finish(measure(orders));
 
-const [folder, durability] = process.argv.slice(2);
-if (folder === undefined || (durability !== "durable" && durability !== "fast")) {
-	throw new Error("Usage: node send-round.ts <empty folder> <durable|fast>");
-}
-process.stdout.write(JSON.stringify(measure(folder, durability)));
-
-function measure(root: string, durability: Durability): SendRound {
+function measure({ root, durability, bytes, block, blocks, clearings }: SendOrders): SendRound {
 	let clock = Date.now();
 	const later = () => {
 		clock += 2000;
 		return clock;
 	};
+	const options = { root, durability, body: textOf(bytes) };
 	const sides = {
-		burst: ourSide(root, durability, Date.now),
-		apart: ourSide(root, durability, later),
-		bare: bareSide(root, durability),
+		burst: makeSide(ourSide, options),
+		apart: makeSide(ourSide, { ...options, now: later }),
+		bare: makeSide(bareSide, options),
 	};
 	for (const side of Object.values(sides)) {
-		for (let mail = 0; mail < mailsInBlock; mail++) side.send();
+		for (let mail = 0; mail < block; mail++) side.send();
 		side.clear();
 	}
 	const round: SendRound = { burst: [], apart: [], bare: [] };
 	for (let clearing = 0; clearing < clearings; clearing++) {
-		for (let block = 0; block < blocksToClear; block++) {
+		for (let n = 0; n < blocks; n++) {
 			const order = ["burst", "bare", "apart"] as const;
-			for (const name of block % 2 === 0 ? order : order.toReversed()) sendBlock(sides[name], round[name]);
+			for (const name of n % 2 === 0 ? order : order.toReversed()) sendBlock(sides[name], block, round[name]);
 		}
 		for (const side of Object.values(sides)) side.clear();
 	}
 	return round;
 }
 
-/** One way to send. */
+/** One way to send, to an inbox of its own. */
 interface Side {
 	send(): void;
-	/**
-	 * Claims what was sent, durably, so that nothing of it is left to be written when measuring goes on. Nothing is removed,
-	 * which would slow what follows (see send.ts).
-	 */
 	clear(): void;
 }
 
-function sendBlock(side: Side, times: number[]): void {
-	for (let mail = 0; mail < mailsInBlock; mail++) {
+function makeSide(way: (options: SideOptions) => () => void, options: Omit<SideOptions, "to">): Side {
+	const to = randomUUID();
+	return { send: way({ ...options, to }), clear: () => claimAll(boxesOf(options.root, to)) };
+}
+
+function sendBlock(side: Side, mails: number, times: number[]): void {
+	for (let mail = 0; mail < mails; mail++) {
 		const begin = performance.now();
 		side.send();
 		times.push(performance.now() - begin);
 	}
-}
-
-function ourSide(root: string, durability: Durability, now: () => number): Side {
-	const address = randomUUID();
-	const mailbox = openMailbox({ disk: nodeDisk(), root, address, now, isDurable: () => durability === "durable" });
-	const to = randomUUID();
-	return {
-		send() {
-			const sent = mailbox.deliver({ to, kind: "request", body, hops: 0 });
-			if (!sent.ok) throw new Error(sent.message);
-		},
-		clear: () => claimAll(boxesOf(root, to)),
-	};
-}
-
-function bareSide(root: string, durability: Durability): Side {
-	const disk = nodeDisk();
-	const from = randomUUID();
-	const to = randomUUID();
-	const [recipient, sender] = [boxesOf(root, to), boxesOf(root, from)];
-	for (const boxes of [recipient, sender]) makeBoxes(disk, boxes);
-	const folders = durability === "durable" ? [recipient.new, sender.sent].map((box) => openSync(box, "r")) : [];
-	const id = randomUUID();
-	const ts = new Date().toISOString();
-	const text = serialiseEnvelope({ id, from, to, kind: "request", hops: 0, in_reply_to: [], status: "", ts, body });
-	let sent = 0;
-	return {
-		send() {
-			const name = envelopeFileName(sent++, id);
-			const unfinished = `${recipient.tmp}/${name}`;
-			const file = openSync(unfinished, "wx", 0o600);
-			writeSync(file, text);
-			if (durability === "durable") fsyncSync(file);
-			closeSync(file);
-			renameSync(unfinished, `${recipient.new}/${name}`);
-			for (const folder of folders) fsyncSync(folder);
-		},
-		clear: () => claimAll(recipient),
-	};
-}
-
-function claimAll(boxes: Boxes): void {
-	for (const name of readdirSync(boxes.new)) renameSync(join(boxes.new, name), join(boxes.cur, name));
-	nodeDisk().syncFolder(boxes.cur);
 }

@@ -2,12 +2,9 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { packAndInstall } from "../support/install.ts";
 import { type Home, makeHome, printPi, startPi } from "../support/pi.ts";
+import { type Budget, budgets } from "./budgets.ts";
 import type { Question, Row } from "./report.ts";
-import { median } from "./statistics.ts";
-
-/** Most that the extension may add to a start of Pi, in ms (design section 6). */
-const warmBudgetMs = 20;
-const coldBudgetMs = 40;
+import { differenceRow, ratioRow, type Pair as Times } from "./rows.ts";
 
 /** What the installed extension adds to a start of Pi, beside an empty extension that is installed the same way. */
 export const start: Question = {
@@ -28,10 +25,10 @@ export const start: Question = {
 			rows: [
 				difference("loading (import and factory), warm", warm, (begun) => begun.loadMs),
 				difference("session_start, warm", warm, (begun) => begun.sessionStartMs),
-				difference("both, warm", warm, addedBy, warmBudgetMs),
+				difference("both, warm", warm, addedBy, budgets.warmStart),
 				difference("loading (import and factory), cold", cold, (begun) => begun.loadMs),
 				difference("session_start, cold", cold, (begun) => begun.sessionStartMs),
-				difference("both, cold", cold, addedBy, coldBudgetMs),
+				difference("both, cold", cold, addedBy, budgets.coldStart),
 				ratio("whole start, warm", warm, (begun) => begun.wholeMs),
 				ratio("whole start, cold", cold, (begun) => begun.wholeMs),
 				ratio("whole run of pi -p, warm", printed, (wholeMs) => wholeMs),
@@ -150,18 +147,14 @@ async function inPairs<T>(
 	return pairs;
 }
 
-function difference<T>(what: string, pairs: readonly Pair<T>[], of: (one: T) => number, budgetMs?: number): Row {
-	const added = median(pairs.map(({ ours, empty }) => of(ours) - of(empty)));
-	const budget = budgetMs === undefined ? {} : { budget: `≤ empty + ${budgetMs} ms`, holds: added <= budgetMs };
-	return { ...both(what, pairs, of), compared: { as: "difference", value: added }, ...budget };
+function difference<T>(what: string, pairs: readonly Pair<T>[], of: (one: T) => number, budget?: Budget): Row {
+	return differenceRow(what, "ms", "empty", times(pairs, of), budget);
 }
 
 function ratio<T>(what: string, pairs: readonly Pair<T>[], of: (one: T) => number): Row {
-	const value = median(pairs.map(({ ours, empty }) => of(ours) / of(empty)));
-	return { ...both(what, pairs, of), compared: { as: "ratio", value } };
+	return ratioRow(what, "ms", "empty", times(pairs, of));
 }
 
-function both<T>(what: string, pairs: readonly Pair<T>[], of: (one: T) => number): Omit<Row, "compared"> {
-	const middle = (which: keyof Pair<T>) => median(pairs.map((pair) => of(pair[which])));
-	return { what, unit: "ms", ours: middle("ours"), beside: { name: "empty", value: middle("empty") } };
+function times<T>(pairs: readonly Pair<T>[], of: (one: T) => number): Times[] {
+	return pairs.map(({ ours, empty }) => ({ ours: of(ours), beside: of(empty) }));
 }

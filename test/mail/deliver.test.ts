@@ -186,6 +186,19 @@ describe("nothing is written when", () => {
 	});
 });
 
+test("L6 the inbox is listed once, however many mails follow, until somebody else changes it", () => {
+	const root = testRoot();
+	const inbox = root.open(bob);
+	let lists = 0;
+	const mailbox = root.open(alice, { disk: watchedDisk(({ name }) => name === "list" && lists++) });
+	const ids = Array.from({ length: 20 }, () => sent(mailbox));
+	expect(lists).toBe(1);
+	for (const name of inbox.waiting()) inbox.claim(name);
+	for (let n = 0; n < maxUnread; n++) root.lay(bob, "new", `${n}.json`, "");
+	expect(mailbox.deliver(draft())).toMatchObject({ ok: false, code: "mailbox_full" });
+	expect([ids.length, lists]).toEqual([20, 2]);
+});
+
 describe("what is accepted can be read by its recipient, or it is refused:", () => {
 	test.each<[what: string, changed: Parameters<typeof draft>[0]]>([
 		["D11 the largest body", { body: "x".repeat(maxBodyBytes) }],
@@ -345,7 +358,7 @@ describe("a power cut", () => {
 		log.length = 0;
 		mailbox.deliver(draft({ kind }));
 		return log
-			.filter((line) => !/^(entry|list|walk|ensureFolder|replace) /.test(line))
+			.filter((line) => !/^(entry|changed|list|walk|ensureFolder|replace) /.test(line))
 			.map((line) => line.replaceAll(/\d{15}-[0-9a-f-]{36}\.json/g, "<name>"));
 	}
 

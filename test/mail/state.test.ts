@@ -43,9 +43,9 @@ describe("stamps", () => {
 				for (const { moveMs, end } of steps) {
 					now += moveMs;
 					latest = Math.max(latest, now);
-					// Each restart may skip a thousand stamps.
-					now = Math.max(now, latest - dayMs + steps.length * 1002);
-					if (end === "saved") state.save();
+					// Each kill may skip a minute of stamps.
+					now = Math.max(now, latest - dayMs + steps.length * 60_002);
+					if (end === "saved") state.close();
 					if (end !== "none") state = open(disk);
 					const stamp = state.nextStamp(now);
 					expect(stamp).toBeGreaterThan(last);
@@ -55,6 +55,25 @@ describe("stamps", () => {
 			}),
 			{ numRuns: 500 },
 		);
+	});
+
+	test("D14 go on with the clock after an end that was saved, and a minute ahead at most after a kill", () => {
+		const { disk } = memoryDisk();
+		const first = open(disk);
+		first.nextStamp(startMs);
+		const second = open(disk);
+		expect(second.nextStamp(startMs)).toBe(startMs + 60_001);
+		second.close();
+		expect(open(disk).nextStamp(startMs)).toBe(startMs + 60_002);
+	});
+
+	test("D7 D14 are not given back when another process of the session has reserved more", () => {
+		const { disk } = memoryDisk();
+		const [first, second] = [open(disk), open(disk)];
+		first.nextStamp(startMs);
+		const stamp = second.nextStamp(startMs + 10);
+		first.close();
+		expect(open(disk).nextStamp(startMs)).toBeGreaterThan(stamp);
 	});
 
 	test("D14 are never more than a day ahead of the clock, also after it was years ahead", () => {

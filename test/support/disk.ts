@@ -126,9 +126,9 @@ export function watchedDisk(before: (operation: Operation) => unknown, disk: Dis
 			step("ensureFolder", path);
 			return disk.ensureFolder(path);
 		},
-		create(path, text, durable) {
+		create(path, content, durable) {
 			step("create", path);
-			disk.create(path, text, durable);
+			disk.create(path, content, durable);
 		},
 		replace(path, text) {
 			step("replace", path);

@@ -365,17 +365,21 @@ export function environment(home: Home): Record<string, string> {
 	};
 }
 
-/** Runs a program to its end, at most a minute, with nothing on its standard input. */
+/** Runs a program to its end, at most a minute if nothing else is said, with nothing on its standard input. */
 export async function run(
 	command: string,
 	args: readonly string[],
-	{ env, cwd }: { readonly env: Readonly<Record<string, string>>; readonly cwd: string },
+	{
+		env,
+		cwd,
+		timeoutMs = 60_000,
+	}: { readonly env: Readonly<Record<string, string>>; readonly cwd: string; readonly timeoutMs?: number },
 ): Promise<Exit & { readonly stdout: string; readonly stderr: string }> {
 	const child = spawn(command, args, {
 		cwd,
 		env,
 		stdio: ["ignore", "pipe", "pipe"],
-		timeout: 60_000,
+		timeout: timeoutMs,
 		killSignal: "SIGKILL",
 	});
 	atCleanUp(() => child.kill("SIGKILL"));

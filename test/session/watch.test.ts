@@ -1,0 +1,98 @@
+import { EventEmitter } from "node:events";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { createWatch, type Watch } from "../../src/session/watch.ts";
+
+/** The watchers that were opened, in order; what the system tells them is told by hand. */
+const opened = vi.hoisted(() => [] as (EventEmitter & { isClosed: boolean })[]);
+vi.mock("chokidar", () => ({
+	watch: () => {
+		const watcher = Object.assign(new EventEmitter(), {
+			isClosed: false,
+			async close() {
+				this.isClosed = true;
+			},
+		});
+		opened.push(watcher);
+		return watcher;
+	},
+}));
+
+let looks: number;
+let said: string[];
+let watch: Watch;
+beforeEach(() => {
+	vi.useFakeTimers();
+	opened.splice(0);
+	looks = 0;
+	said = [];
+	watch = createWatch(
+		"/mail/new",
+		() => looks++,
+		(text) => said.push(text),
+	);
+});
+afterEach(() => {
+	watch.close();
+	vi.useRealTimers();
+});
+
+/** How often is looked in so many milliseconds. */
+function looksIn(ms: number): number {
+	looks = 0;
+	vi.advanceTimersByTime(ms);
+	return looks;
+}
+
+test("L5 looks when the watch says so, once for several files, and every second in any case", () => {
+	opened[0]?.emit("ready");
+	for (const name of ["a", "b", "c"]) opened[0]?.emit("add", name);
+	expect(looksIn(1)).toBe(1);
+	expect(looksIn(10_000)).toBe(10);
+	expect(said).toEqual([]);
+});
+
+test("L5 without a watch looks often as long as mail comes, and rarely when none does; it is said once", () => {
+	opened[0]?.emit("error", Object.assign(new Error("ENOSPC: no space left for watchers"), { code: "ENOSPC" }));
+	expect(said).toEqual([expect.stringMatching(/^new mail cannot be watched for .* ENOSPC/)]);
+	expect(opened[0]?.isClosed).toBe(true);
+	expect(looksIn(10_000)).toBe(5);
+	watch.found();
+	vi.advanceTimersByTime(2000);
+	expect(looksIn(10_000)).toBe(40);
+	vi.advanceTimersByTime(30_000);
+	expect(looksIn(10_000)).toBe(5);
+	expect(said).toHaveLength(1);
+});
+
+test("L5 a watch that was lost is tried again each minute, and is back when the system gives one", () => {
+	opened[0]?.emit("ready");
+	opened[0]?.emit("error", new Error("EMFILE"));
+	vi.advanceTimersByTime(62_000);
+	expect(opened).toHaveLength(2);
+	opened[1]?.emit("error", new Error("EMFILE"));
+	vi.advanceTimersByTime(62_000);
+	expect(opened).toHaveLength(3);
+	opened[2]?.emit("ready");
+	expect(said.slice(1)).toEqual(["new mail is watched for again"]);
+	vi.advanceTimersByTime(2000);
+	expect(looksIn(10_000)).toBe(10);
+	opened[2]?.emit("add", "a");
+	expect(looksIn(1)).toBe(1);
+});
+
+test("L10 after its end nothing fires, whatever the system still says", () => {
+	opened[0]?.emit("add", "a");
+	watch.close();
+	opened[0]?.emit("add", "b");
+	opened[0]?.emit("error", new Error("EMFILE"));
+	expect([looksIn(120_000), said, vi.getTimerCount(), opened.length]).toEqual([0, [], 0, 1]);
+});
+
+test("L5 renewed, it listens to the new folder and not to the old", () => {
+	watch.renew();
+	expect([opened.length, opened[0]?.isClosed]).toEqual([2, true]);
+	opened[0]?.emit("add", "a");
+	expect(looksIn(1)).toBe(0);
+	opened[1]?.emit("add", "a");
+	expect(looksIn(1)).toBe(1);
+});
