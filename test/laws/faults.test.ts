@@ -533,6 +533,8 @@ const harmless = new Map([
 	["read <id>/sent/<name>.json", "looked for under its id"],
 	["read <id>/cur/<name>.json.open", "counts as no try"],
 	["read running/<id>.json", "read again soon"],
+	["entry running/<id>.json", "looked at again soon"],
+	["changed <id>/new", "after a delivery: the inbox is listed for the next"],
 	["read <id>/state.json", "made again from the files"],
 	["replace <id>/state.json", "written again soon; a mark that depends on it stays until then"],
 ]);
