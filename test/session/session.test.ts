@@ -482,6 +482,18 @@ test("D7 who takes a session over awaits nothing that was answered meanwhile, an
 	expect(pi.status.get("mailbox")).toBeUndefined();
 });
 
+test("L10 no timer of a session keeps its process alive", async () => {
+	const spies = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "setInterval")];
+	before = ({ name, paths }) => name === "walk" && paths[0]?.endsWith("/cur") && fail("EIO");
+	const pi = await startFakePi({ mode: "tui" });
+	await pi.run({ prompt: "hello" });
+	peer.send(pi);
+	await later(3000);
+	const timers: NodeJS.Timeout[] = spies.flatMap((spy) => spy.mock.results.map(({ value }) => value));
+	expect(timers.length).toBeGreaterThan(5);
+	expect(timers.filter((timer) => timer.hasRef()).map(String)).toEqual([]);
+});
+
 describe("after the end of a session", () => {
 	test("PSM-045, L10 nothing is delivered, and no timer or watcher is left", async () => {
 		const pi = await startFakePi();

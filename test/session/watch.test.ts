@@ -3,10 +3,11 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createWatch, type Watch } from "../../src/session/watch.ts";
 
 /** The watchers that were opened, in order; what the system tells them is told by hand. */
-const opened = vi.hoisted(() => [] as (EventEmitter & { isClosed: boolean })[]);
+const opened = vi.hoisted(() => [] as (EventEmitter & { isClosed: boolean; options: object })[]);
 vi.mock("chokidar", () => ({
-	watch: () => {
+	watch: (_folder: string, options: object) => {
 		const watcher = Object.assign(new EventEmitter(), {
+			options,
 			isClosed: false,
 			async close() {
 				this.isClosed = true;
@@ -78,6 +79,10 @@ test("L5 a watch that was lost is tried again each minute, and is back when the 
 	expect(looksIn(10_000)).toBe(10);
 	opened[2]?.emit("add", "a");
 	expect(looksIn(1)).toBe(1);
+});
+
+test("L10 keeps no process alive", () => {
+	expect(opened[0]?.options).toMatchObject({ persistent: false });
 });
 
 test("L10 after its end nothing fires, whatever the system still says", () => {
