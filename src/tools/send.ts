@@ -31,16 +31,16 @@ export function sendTool(current: CurrentSession): Tool {
 			const session = current();
 			if (session === undefined) return mailboxIsOff;
 			const { hops } = session;
-			const ownId = textOf(params, "id") || undefined;
+			const chosen = textOf(params, "id") || undefined;
 			// To say that it was sent before, nothing is sent.
-			const refused = session.mailbox.sentBefore(ownId) === undefined ? session.outbox.hopRefusal(hops) : undefined;
+			const refused = session.mailbox.sentBefore(chosen) === undefined ? session.outbox.hopRefusal(hops) : undefined;
 			if (refused !== undefined) return refusal(refused.code, refused.message);
 			const sent = session.outbox.send({
 				to: textOf(params, "to"),
 				kind: "message",
 				body: textOf(params, "message"),
 				hops,
-				id: ownId,
+				id: chosen,
 			});
 			session.refresh();
 			if (!sent.ok) return refusal(sent.code, sent.message);
