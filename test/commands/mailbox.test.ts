@@ -1,11 +1,11 @@
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { parseArgument } from "../../src/commands/mailbox.ts";
 import { maxUnread } from "../../src/mail/deliver.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
-import { FakePi, makePeer, startFakePi } from "../support/fake-pi.ts";
+import { FakePi, makePeer, pathsInRoot, startFakePi } from "../support/fake-pi.ts";
 
 describe("what was typed after /mailbox", () => {
 	const names = ["review", "review team", "o'hara", "a.b"];
@@ -56,9 +56,7 @@ describe("/mailbox", () => {
 
 	/** The addresses that have a mailbox, and all mail and copies in them. */
 	function onDisk(): string[] {
-		return readdirSync(mailRoot(), { recursive: true, encoding: "utf8" })
-			.filter((path) => !path.endsWith("state.json") && !path.startsWith("running"))
-			.sort();
+		return pathsInRoot().filter((path) => !path.endsWith("state.json") && !path.startsWith("running"));
 	}
 
 	describe("alone, PSM-036", () => {

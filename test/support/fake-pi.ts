@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
 	type CustomMessageEntry,
@@ -534,6 +534,20 @@ export class FakePi {
 			}),
 		});
 	}
+}
+
+/** Everything below the mail root, without the lock of pruning: that may go while it is looked into. */
+export function pathsInRoot(): string[] {
+	return readdirSync(mailRoot())
+		.filter((name) => name !== ".prune.lock")
+		.flatMap((name) => [name, ...pathsBelow(name)])
+		.sort();
+}
+
+function pathsBelow(name: string): string[] {
+	const path = join(mailRoot(), name);
+	if (!statSync(path).isDirectory()) return [];
+	return readdirSync(path, { recursive: true, encoding: "utf8" }).map((below) => join(name, below));
 }
 
 /** An address without a session: sends and receives by hand. */

@@ -1,10 +1,10 @@
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { maxBodyBytes } from "../../src/mail/envelope.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
-import { type FakePi, makePeer, startFakePi } from "../support/fake-pi.ts";
+import { type FakePi, makePeer, pathsInRoot, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 
@@ -82,12 +82,7 @@ const waitingOn = (pi: FakePi) => record(pi.address).waitingOn;
 
 /** All files with what is in them, but for what sessions keep rewriting about themselves. */
 function onDisk(): string[] {
-	return readdirSync(mailRoot(), { recursive: true, encoding: "utf8", withFileTypes: true })
-		.filter(
-			(entry) => entry.isFile() && !/^state\.json$|\.lock$/.test(entry.name) && !entry.parentPath.endsWith("/running"),
-		)
-		.map((entry) => `${entry.parentPath}/${entry.name}`)
-		.sort();
+	return pathsInRoot().filter((path) => !/state\.json$|^running/.test(path));
 }
 
 test("L8 an ask is answered by the session that was asked, and by nobody else", async () => {

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Draft } from "../../src/mail/deliver.ts";
@@ -6,7 +6,7 @@ import type { Disk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { fail, type Operation, watchedDisk } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
-import { type FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
+import { type FakePi, makePeer, type Peer, pathsInRoot, startFakePi } from "../support/fake-pi.ts";
 
 /** What happens before each operation on disk. */
 const faults = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));
@@ -157,14 +157,12 @@ describe("session_mail_reply", () => {
 
 describe("session_mail_reply is refused, and nothing is sent,", () => {
 	async function refused(ask: string, message: string, code: string, why: string): Promise<void> {
-		const onDisk = () =>
-			readdirSync(mailRoot(), { recursive: true, encoding: "utf8" }).filter((path) => !path.endsWith(".lock"));
-		const there = onDisk();
+		const there = pathsInRoot();
 		const entries = pi.session.getEntries().length;
 		const result = await reply(ask, message);
 		expect(textIn(result)).toBe(`Nothing was sent: ${why}.`);
 		expect(result).toMatchObject({ isError: true, details: { error: { code, message: textIn(result) } } });
-		expect(onDisk()).toEqual(there);
+		expect(pathsInRoot()).toEqual(there);
 		expect(pi.session.getEntries()).toHaveLength(entries);
 	}
 

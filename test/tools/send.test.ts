@@ -7,7 +7,7 @@ import { maxBodyBytes } from "../../src/mail/envelope.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { fail, type Operation, watchedDisk } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
-import { type FakePi, makePeer, startFakePi } from "../support/fake-pi.ts";
+import { type FakePi, makePeer, pathsInRoot, startFakePi } from "../support/fake-pi.ts";
 
 /** What happens before each operation on disk. */
 const faults = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));
@@ -55,9 +55,7 @@ const textIn = (result: Result) => result.content[0]?.text;
 
 /** All files, but for what sessions keep rewriting about themselves. */
 function onDisk(): string[] {
-	return readdirSync(mailRoot(), { recursive: true, encoding: "utf8" })
-		.filter((path) => !/state\.json$|\.open$|\.lock$|^running/.test(path))
-		.sort();
+	return pathsInRoot().filter((path) => !/state\.json$|\.open$|^running/.test(path));
 }
 
 function mailsIn(address: string, box: "new" | "cur" | "sent") {
