@@ -14,7 +14,7 @@ export interface PruneOptions {
 	root: string;
 	/** The address of the session that prunes: its own folder stays. */
 	self: string;
-	running: Running;
+	running: Pick<Running, "find" | "hasStandby">;
 	/** Milliseconds since 1970. */
 	now: () => number;
 	/** How long a folder must have lain untouched; undefined for no limit, when a person asked for it. */
@@ -84,12 +84,20 @@ function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
 		if (disk.entry(join(root, name.slice(seenOldPrefix.length))) === undefined) disk.remove(join(root, name));
 	} else if (isAddress(name) && canonicalAddress(name) === name && name !== self) {
 		const folder = join(root, name);
-		if (disk.entry(folder) !== "folder" || running.find(name) !== undefined) return;
+		if (disk.entry(folder) !== "folder" || isOpen(running, name, folder)) return;
 		if (!isOldEnough(options, name) || (yield* holdsUnread(disk, folder))) return;
 		const moved = join(root, `.pruning.${name}.${randomUUID()}`);
 		disk.rename(folder, moved);
 		yield* finish(options, name, moved);
 	}
+}
+
+/**
+ * Whether a process has the session open. One that stands by takes over with its record first, and then removes its sign:
+ * it can be missed here between the two, and is then found when the folder was moved.
+ */
+function isOpen(running: PruneOptions["running"], address: string, ...folders: string[]): boolean {
+	return running.find(address) !== undefined || folders.some((folder) => running.hasStandby(folder));
 }
 
 /** Whether the folder has been old for a day already; notes when it is found old for the first time. */
@@ -131,10 +139,11 @@ function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean>
 /** Removes a folder that was moved aside, or puts it back when it holds mail or its session runs. */
 function* finish(options: PruneOptions, address: string, aside: string): Generator<PruneStep> {
 	const { disk, root, self, running } = options;
+	const folder = join(root, address);
 	if (disk.entry(aside) !== "folder") return;
-	// Whether it runs is asked last: to look through the folder may take long.
-	if (address === self || (yield* holdsUnread(disk, aside)) || running.find(address) !== undefined) {
-		yield* putBack(disk, aside, join(root, address));
+	// Whether it is open is asked last: to look through the folder may take long.
+	if (address === self || (yield* holdsUnread(disk, aside)) || isOpen(running, address, aside, folder)) {
+		yield* putBack(disk, aside, folder);
 		return;
 	}
 	yield* removeFolder(disk, aside);
@@ -147,6 +156,7 @@ function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneSte
 	if (disk.entry(folder) === undefined && isMoved(disk, aside, folder)) return;
 	// What makes it worth keeping comes last: when this ends in the middle, the next pass goes on. And a mark comes after its
 	// mail: a start would take a mark without a mail for a claim that was cut short.
+	yield* joinBox(disk, aside, folder, "standby");
 	yield* joinBox(disk, aside, folder, "tmp");
 	yield* joinBox(disk, aside, folder, "sent");
 	yield* joinBox(disk, aside, folder, "cur", (name) => !name.endsWith(".open"));

@@ -1,10 +1,12 @@
 import { join } from "node:path";
 import { canonicalAddress, isAddress } from "./address.ts";
+import { boxesOf } from "./boxes.ts";
 import { type Disk, errorMessage, errorReason } from "./disk.ts";
 import type { Processes } from "./process.ts";
 import { runningFolder } from "./root.ts";
 import { openRecordFolder, randomName } from "./running-folder.ts";
 import { type Judgement, judge, type RunningRecord, serialiseRecord } from "./running-record.ts";
+import { leaveSign, signsIn, standbyFolder } from "./standby.ts";
 
 /** A record whose process is not known to be gone. */
 export interface RunningSession extends RunningRecord {
@@ -26,6 +28,17 @@ export interface Running {
 	 * `/reload` is taken over. Never throws.
 	 */
 	own(address: string, fields: SessionFields): { ok: true; record: OwnRecord } | RecordRefusal;
+	/** The sign of this process that it will receive an address's mail when its owner ends. */
+	standby(address: string): Standby;
+	/** Whether a process stands by for the mailbox in this folder. Throws the disk's errors. */
+	hasStandby(folder: string): boolean;
+}
+
+export interface Standby {
+	/** Leaves the sign; false when it was there already. Until then the owner's end could let somebody prune the mailbox. Never throws. */
+	leave(fields: SessionFields): boolean;
+	/** Takes the sign away. Never throws. */
+	remove(): void;
 }
 
 /**
@@ -100,6 +113,38 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 				return judgement === "running" && there.pid === processes.self.pid ? "us" : "another";
 			});
 			return written.ok ? { ok: true, record: ownRecord(address, instance, fields) } : written;
+		},
+
+		standby(address) {
+			const instance = randomName();
+			const mailbox = boxesOf(root, address).folder;
+			const name = `${instance}.json`;
+			const path = join(standbyFolder(mailbox), name);
+			let isLeft = false;
+			return {
+				leave(fields) {
+					isLeft = true;
+					try {
+						if (!leaveSign(disk, mailbox, name, serialiseRecord(recordOf(address, instance, fields)))) return false;
+						const signs = signsIn(disk, mailbox);
+						const judgementOf = look(signs.map(({ record }) => record));
+						for (const sign of signs) if (judgementOf(sign.record) === "gone") disk.remove(sign.path);
+						return true;
+					} catch (error) {
+						warnOnce(path, `it could not be written: ${errorMessage(error)}`);
+						return true;
+					}
+				},
+				remove() {
+					if (isLeft) orWarn(path, () => disk.remove(path));
+					isLeft = false;
+				},
+			};
+		},
+
+		hasStandby(mailbox) {
+			const records = signsIn(disk, mailbox).map(({ record }) => record);
+			return records.map(look(records)).some((judgement) => judgement !== "gone");
 		},
 	};
 

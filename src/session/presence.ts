@@ -16,13 +16,17 @@ export function createPresence(
 	fields: SessionFields,
 	warn: (text: string) => void,
 ): Presence {
+	const standby = running.standby(address);
 	let record: OwnRecord | undefined;
 	let current = fields;
 
 	function take(): boolean {
-		const owned = running.own(address, current);
+		let owned = running.own(address, current);
+		// The other process may end at any moment, and nobody must find the session closed until this one has its record.
+		if (!owned.ok && owned.code === "held" && standby.leave(current)) owned = running.own(address, current);
 		if (owned.ok) {
 			record = owned.record;
+			standby.remove();
 			return true;
 		}
 		if (owned.code === "held") {
@@ -58,6 +62,7 @@ export function createPresence(
 		update,
 		end(keep) {
 			if (!keep) record?.release();
+			standby.remove();
 			record = undefined;
 		},
 	};

@@ -737,10 +737,11 @@ class World {
 		if (session.hadFolder && !hasFolder) {
 			session.mayMiscount = true;
 			hold(this.#prunes > 0, () => `the folder of ${session.address} is gone, and nobody asked for that`);
-			// Without a record a session counts as closed, for a second: that of a second process whose first was killed, or one
-			// whose record the disk did not take.
-			const hasRecord = !session.hadSecond && !session.hadFault;
-			hold(session.hosts.length === 0 || !hasRecord, () => `the folder of ${session.address} was pruned while it ran`);
+			// A session whose record the disk did not take counts as closed.
+			hold(
+				session.hosts.length === 0 || session.hadFault,
+				() => `the folder of ${session.address} was pruned while it ran`,
+			);
 		}
 		session.hadFolder = hasFolder;
 	}

@@ -53,7 +53,8 @@ beforeEach(() => {
 const runningAtFirst = () =>
 	new Map<string, RunningSession["judgement"]>([alice, bob].map((address) => [address, "running"]));
 
-const running: Pick<Running, "find"> = {
+const running: Pick<Running, "find" | "hasStandby"> = {
+	hasStandby: (folder) => existsSync(join(folder, "standby", "sign")),
 	find(address) {
 		const judgement = judged.get(address);
 		if (judgement === undefined) return undefined;
@@ -107,7 +108,7 @@ function optionsOf(changed: Partial<PruneOptions> = {}): PruneOptions {
 		disk: clocked,
 		root: root.path,
 		self: alice,
-		running: running as Running,
+		running,
 		now: () => root.clockMs,
 		olderThanMs: 30 * dayMs,
 		...changed,
@@ -465,6 +466,30 @@ describe("PSM-091 what a process left that ended in the middle", () => {
 		judged.set(gone, "running");
 		expect(pass()).toEqual(nothing);
 		expect([rootNames(), kept().length]).toEqual([[gone], 2]);
+	});
+
+	test.each(["the folder that was moved", "the one that was made since"])(
+		"D7 is moved back with all it holds when a process stands by for it, whose sign lies in %s",
+		(place) => {
+			const moved = layAside();
+			const made = root.boxes(gone).folder;
+			if (place !== "the folder that was moved") mkdirSync(made);
+			const folder = place === "the folder that was moved" ? moved : made;
+			mkdirSync(join(folder, "standby"));
+			writeFileSync(join(folder, "standby", "sign"), "");
+			expect(pass()).toEqual(nothing);
+			expect([rootNames(), kept().length]).toEqual([[gone], 2]);
+			expect(running.hasStandby(made)).toBe(true);
+		},
+	);
+
+	test("D7 is joined with the sign of a process that stands by for it", () => {
+		const moved = layAside();
+		mkdirSync(join(moved, "standby"));
+		writeFileSync(join(moved, "standby", "sign"), "");
+		sent(root.open(alice), { to: gone });
+		expect(pass()).toEqual(nothing);
+		expect(running.hasStandby(root.boxes(gone).folder)).toBe(true);
 	});
 
 	test("is moved back when it is this session's, and has no running record", () => {

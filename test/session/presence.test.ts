@@ -1,11 +1,13 @@
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
+import { boxesOf, makeBoxes } from "../../src/mail/boxes.ts";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
 import type { Processes } from "../../src/mail/process.ts";
+import { prune } from "../../src/mail/prune.ts";
 import { openRunning } from "../../src/mail/running.ts";
 import { createPresence } from "../../src/session/presence.ts";
-import { bob, fail, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
+import { alice, bob, fail, type Operation, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
 
 let root: string;
 let running: Set<number>;
@@ -13,27 +15,39 @@ let warnings: string[];
 
 beforeEach(() => {
 	root = temporaryFolder();
-	running = new Set([100, 200]);
+	running = new Set([100, 200, 250]);
 	warnings = [];
 });
 
-/** The presence of Bob's session in a process. */
-function presenceIn(pid: number, disk: Disk = nodeDisk(), namespace?: string) {
+/** The running sessions as a process sees them. */
+function sessionsIn(pid: number, disk: Disk = nodeDisk(), namespace?: string) {
 	const processes: Processes = {
 		self: { pid, started: `${pid}`, boot: undefined, namespace },
 		exists: (other) => running.has(other),
 		startTokens: (pids) => new Map(pids.map((other) => [other, `${other}`])),
 	};
-	const sessions = openRunning({
+	return openRunning({
 		disk,
 		root,
 		processes,
 		now: () => startMs,
 		warn: (path, why) => warnings.push(path, why),
 	});
-	const fields = { name: "reviewer", cwd: "/work", state: "idle", waitingOn: "" } as const;
-	return createPresence(sessions, bob, fields, (text) => warnings.push(text));
 }
+
+/** The presence of Bob's session in a process. */
+function presenceIn(pid: number, disk: Disk = nodeDisk(), namespace?: string) {
+	const fields = { name: "reviewer", cwd: "/work", state: "idle", waitingOn: "" } as const;
+	return createPresence(sessionsIn(pid, disk, namespace), bob, fields, (text) => warnings.push(text));
+}
+
+const mailboxFolder = () => {
+	const boxes = boxesOf(root, bob);
+	makeBoxes(nodeDisk(), boxes);
+	return boxes;
+};
+
+const pruning = () => ({ disk: nodeDisk(), root, self: alice, now: () => startMs, olderThanMs: undefined });
 
 const file = () => join(root, "running", `${bob}.json`);
 const record = () => JSON.parse(readFileSync(file(), "utf8"));
@@ -91,6 +105,78 @@ describe("D7 a second process with the same session", () => {
 		expect(second.isOwner()).toBe(true);
 		expect(record()).toMatchObject({ pid: 200, state: "busy", name: "critic" });
 		expect(first.isOwner()).toBe(false);
+	});
+
+	test("L1 D26 is not taken for closed when the first is killed at any moment of its start: its mailbox is not pruned", () => {
+		let kept = 0;
+		for (let n = 1; n <= 25; n++) {
+			[root, running] = [temporaryFolder(), new Set([100, 200])];
+			const copy = join(mailboxFolder().sent, "a-copy.json");
+			writeFileSync(copy, "");
+			presenceIn(100).isOwner();
+			const pruneFromThenOn = ({ n: at }: Operation) => {
+				if (at < n) return;
+				running.delete(100);
+				for (const _step of prune({ ...pruning(), running: sessionsIn(300) }));
+			};
+			const second = presenceIn(200, watchedDisk(pruneFromThenOn));
+			// One that finds itself the owner started after the other had ended.
+			if (second.isOwner()) continue;
+			kept++;
+			const takesOver = [1, 2, 3, 4].some(() => second.isOwner());
+			expect([takesOver, existsSync(copy)], `killed before operation ${n}`).toEqual([true, true]);
+		}
+		expect(kept).toBeGreaterThan(3);
+	});
+
+	test("L1 D26 is not taken for closed by a pass of pruning that it comes in between when it takes over", () => {
+		for (let n = 1; n <= 15; n++) {
+			[root, running] = [temporaryFolder(), new Set([100, 200])];
+			const copy = join(mailboxFolder().sent, "a-copy.json");
+			writeFileSync(copy, "");
+			const [first, second] = [presenceIn(100), presenceIn(200)];
+			for (const presence of [first, second]) presence.isOwner();
+			running.delete(100);
+			const disk = watchedDisk((operation) => operation.n === n && void second.isOwner());
+			for (const _step of prune({ ...pruning(), disk, running: sessionsIn(300, disk) }));
+			expect(existsSync(copy), `before operation ${n}`).toBe(true);
+			expect(second.isOwner()).toBe(true);
+		}
+	});
+
+	test("D26 is no longer taken for open when it has ended, whether it was killed or not", () => {
+		const folder = mailboxFolder().folder;
+		presenceIn(100).isOwner();
+		const [second, third] = [presenceIn(200), presenceIn(250)];
+		for (const presence of [second, third]) presence.isOwner();
+		expect(sessionsIn(300).hasStandby(folder)).toBe(true);
+		second.end(true);
+		expect(sessionsIn(300).hasStandby(folder)).toBe(true);
+		running.delete(250);
+		expect(sessionsIn(300).hasStandby(folder)).toBe(false);
+		// The next one clears the sign of the one that was killed, and its own when it takes over.
+		const fourth = presenceIn(200);
+		fourth.isOwner();
+		expect(readdirSync(join(folder, "standby")).length).toBe(1);
+		running.delete(100);
+		expect(fourth.isOwner()).toBe(true);
+		expect(readdirSync(join(folder, "standby"))).toEqual([]);
+	});
+
+	test("L2 leaves its sign anew when its mailbox folder was away", () => {
+		presenceIn(100).isOwner();
+		const second = presenceIn(200);
+		second.isOwner();
+		rmSync(mailboxFolder().folder, { recursive: true });
+		second.isOwner();
+		expect(sessionsIn(300).hasStandby(mailboxFolder().folder)).toBe(true);
+	});
+
+	test("PSM-029 whose sign cannot be written says so, and sends all the same", () => {
+		presenceIn(100).isOwner();
+		const disk = watchedDisk(({ name, paths }) => name === "create" && paths[0]?.includes("standby") && fail("ENOSPC"));
+		expect(presenceIn(200, disk).isOwner()).toBe(false);
+		expect(warnings.join("\n")).toMatch(/standby.*could not be written: ENOSPC/s);
 	});
 
 	test("L4 of a process in another container it says how to go on when that one has ended, which cannot be seen from here", () => {

@@ -5,7 +5,6 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
 import type { PruneOptions } from "../../src/mail/prune.ts";
 import { mailRoot } from "../../src/mail/root.ts";
-import type { Running } from "../../src/mail/running.ts";
 import { pruneInSlices, type WhileAlone } from "../../src/session/pruning.ts";
 import { alice, fail, type Operation, watchedDisk } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
@@ -273,7 +272,7 @@ describe("L10 a pass in slices", () => {
 		disk: nodeDisk(),
 		root: mailRoot(),
 		self: address,
-		running: { find: () => undefined } as unknown as Running,
+		running: { find: () => undefined, hasStandby: () => false },
 		now: Date.now,
 		olderThanMs: undefined,
 	});
