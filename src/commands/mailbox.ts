@@ -101,7 +101,7 @@ function spelling(
 	const name = other.name ?? displayName(other, addressesOf(running));
 	const reaches = (to: string) => {
 		const parsed = parseArgument(`${to} text`, names);
-		if (parsed?.text !== "text") return false;
+		if (parsed === undefined) return false;
 		const resolved = resolve(parsed.to, { running, self, hasMailbox: () => false });
 		return resolved.ok && resolved.address === other.address;
 	};

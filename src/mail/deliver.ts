@@ -156,7 +156,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	if (keepsCopy) {
 		succeeds(() => finish(disk, join(sent, `${name}.part`), join(sent, name), content, durable));
 		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
-		succeeds(() => countDelivered(sender, boxes.new));
+		succeeds(() => countDelivered(sender));
 	}
 	return { ok: true, envelope, durable: synced, name };
 }
@@ -254,10 +254,11 @@ function isFull(sender: Sender, path: string): boolean {
 	return count >= maxUnread;
 }
 
-/** Counts what was just delivered, so that the next mail to this inbox does not have to list it. */
-function countDelivered(sender: Sender, path: string): void {
-	const { disk, inbox } = sender;
-	if (inbox?.path === path) sender.inbox = { path, changed: disk.changed(path), count: inbox.count + 1 };
+/** Counts what was just delivered to the inbox that was looked at, so that the next mail to it does not have to list it. */
+function countDelivered({ disk, inbox }: Sender): void {
+	if (inbox === undefined) return;
+	inbox.changed = disk.changed(inbox.path);
+	inbox.count++;
 }
 
 /** Where a second name for a file cannot be made: other file systems, FAT, some network mounts. */

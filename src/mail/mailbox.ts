@@ -282,7 +282,6 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	/** Gives an unfinished copy its name, and returns it; or removes the copy of what was not sent. */
 	function* finishCopy(copy: string): Generator<string, string | undefined> {
 		const part = join(boxes.sent, `${copy}.part`);
-		if (disk.entry(part) !== "file") return undefined;
 		let delivered: boolean | undefined;
 		try {
 			delivered = isDelivered(copy);
@@ -312,18 +311,17 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		return hasArrived(disk, root, parsed.envelope.to, copy);
 	}
 
-	/** Removes a file that nobody can be writing any more. One that cannot be removed is rubbish that stays. */
+	/** Removes what nobody can be writing any more. What cannot be removed, such as a folder, is rubbish that stays. */
 	function removeIfLeft(path: string): void {
 		try {
 			const changed = disk.changed(path);
-			if (changed !== undefined && now() - changed > leftoverMs && disk.entry(path) === "file") disk.remove(path);
+			if (changed !== undefined && now() - changed > leftoverMs) disk.remove(path);
 		} catch {}
 	}
 
 	function* forgetAnswered(): Generator<undefined> {
 		for (const name of disk.walk(boxes.cur)) {
 			yield undefined;
-			if (!name.endsWith(".json")) continue;
 			const reply = readIfFile(join(boxes.cur, name));
 			for (const id of reply?.in_reply_to ?? []) {
 				const copy = state.awaiting().get(id);
@@ -399,7 +397,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			// What was answered long ago, or never sent, has to be looked for, all of it at once.
 			for (const name of missing.size > 0 ? disk.list(boxes.sent) : []) {
 				const id = name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
-				if (missing.has(id) && !copies.has(id)) keep(copies, name, id);
+				if (missing.has(id)) keep(copies, name, id);
 			}
 			return wanted.flatMap((id) => copies.get(id) ?? []);
 		},

@@ -23,7 +23,7 @@ export interface Receipt {
  */
 export function readReceipt(disk: Disk, sent: string, id: string): Receipt | undefined {
 	try {
-		return parseReceipt(disk.read(receiptPath(sent, id), maxReceiptBytes)) ?? receiptOfCopy(disk, sent, id);
+		return parseReceipt(disk.read(receiptPath(sent, id), maxEnvelopeBytes)) ?? receiptOfCopy(disk, sent, id);
 	} catch (error) {
 		if (errorCode(error) === "ENOENT") return undefined;
 		if (error instanceof UnfitError) return receiptOfCopy(disk, sent, id);
@@ -41,11 +41,9 @@ export function receiptPath(sent: string, id: string): string {
 	return join(sent, `${id}.receipt`);
 }
 
-/** Whether this is the mail of a receipt once more. When it was first sent, and after how many hops, does not matter. */
-export function isSameMail({ envelope }: Receipt, again: Envelope): boolean {
-	const essence = ({ to, kind, in_reply_to, status }: Envelope, body: string) =>
-		JSON.stringify([to, kind, in_reply_to, status, body]);
-	return essence(envelope, envelope.body) === essence(again, digest(again.body));
+/** Whether this is the mail of a receipt once more: what its caller said, not when it was first sent or after how many hops. */
+export function isSameMail({ envelope }: Receipt, { to, kind, body }: Envelope): boolean {
+	return envelope.to === to && envelope.kind === kind && envelope.body === digest(body);
 }
 
 function parseReceipt(text: string): Receipt | undefined {
@@ -67,9 +65,6 @@ function receiptOfCopy(disk: Disk, sent: string, id: string): Receipt | undefine
 }
 
 const receiptSchema = z.object({ name: z.string(), durable: z.boolean(), envelope: z.record(z.string(), z.unknown()) });
-
-/** An envelope without its body: two addresses and 50 ids at most. */
-const maxReceiptBytes = 64 * 1024;
 
 function digest(body: string): string {
 	return createHash("sha256").update(body).digest("hex");

@@ -103,8 +103,8 @@ function settingsOf(json: unknown, file: string, warn: (text: string) => void): 
 	const usable: Record<string, unknown> = { ...json };
 	for (const key of Object.keys(json)) {
 		if (known.includes(key)) continue;
-		warn(`${file} has the unknown key "${field(key, 60)}"; did you mean "${closest(key.slice(0, 60), known)}"?`);
-		delete usable[key];
+		// What is not known is dropped below.
+		warn(`${file} has the unknown key "${field(key, 60)}"; did you mean "${closest(key, known)}"?`);
 	}
 	const parsed = z.safeParse(settingsSchema, usable);
 	for (const issue of parsed.error?.issues ?? []) {

@@ -7,8 +7,6 @@ import { type Disk, errorCode } from "./disk.ts";
  * of its requests and asks nobody has answered. A cache: a missing or broken file means empty, and files on disk win over it.
  */
 export interface MailboxState {
-	/** False when there was no file that could be used: everything has to be counted. */
-	readonly known: boolean;
 	/**
 	 * The stamp for the next mail, in milliseconds since 1970: now, or one more than the last, so that the names of one
 	 * sender sort in send order even when the clock steps back (design D14). A clock that was a day or more ahead is forgotten.
@@ -39,9 +37,8 @@ export function openState(disk: Disk, folder: string): MailboxState {
 	const file = join(folder, "state.json");
 	const saved = read(disk, file);
 	const awaiting = new Map(Object.entries(saved?.awaiting ?? {}));
-	const countedBefore = saved?.counted ?? "";
-	let counted = countedBefore;
-	let newest = countedBefore;
+	let counted = saved?.counted ?? "";
+	let newest = counted;
 	let isComplete = false;
 	let isDoubtful = false;
 	const noted = new Set<string>();
@@ -60,7 +57,6 @@ export function openState(disk: Disk, folder: string): MailboxState {
 	}
 
 	return {
-		known: saved !== undefined,
 		nextStamp(now) {
 			const wasAhead = lastStamp >= now + dayMs;
 			lastStamp = wasAhead ? now : Math.max(now, lastStamp + 1);
@@ -78,7 +74,7 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			else noted.add(name);
 			changed = true;
 		},
-		isCounted: (name) => !isDoubtful && (name <= (isComplete ? counted : countedBefore) || noted.has(name)),
+		isCounted: (name) => !isDoubtful && (name <= counted || noted.has(name)),
 		answered(ids) {
 			for (const id of ids) {
 				const name = awaiting.get(id);
@@ -97,10 +93,9 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			isDoubtful = true;
 		},
 		recounted() {
+			changed ||= isDoubtful || counted !== newest;
 			isComplete = true;
 			isDoubtful = false;
-			noted.clear();
-			changed ||= counted !== newest;
 			counted = newest;
 		},
 		save() {

@@ -65,7 +65,7 @@ interface AsksParts {
 }
 
 export function createAsks({ mailbox, running, outbox, presence, scan, isUsable, now }: AsksParts): Asks {
-	let waiting: { id: string; to: string; finish: (reply: OpenMail | "closed") => void } | "starting" | undefined;
+	let waiting: { id: string; to: string; finish: (reply: OpenMail | "closed") => void } | undefined;
 
 	/** Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13). */
 	function mustWithdraw(target: string, ticket: number): boolean {
@@ -124,7 +124,6 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 		if (target.x.receiving === false) {
 			return refuse("not_receiving", `${address} takes no mail now; session_mail_send leaves a message for it`);
 		}
-		waiting = "starting";
 		const ticket = now();
 		try {
 			presence.update({ waitingOn: address, ticket });
@@ -184,7 +183,7 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 	return {
 		ask,
 		take(reply) {
-			if (waiting === undefined || waiting === "starting") return false;
+			if (waiting === undefined) return false;
 			const { from, in_reply_to } = reply.envelope;
 			if (from !== waiting.to || !in_reply_to.includes(waiting.id)) return false;
 			waiting.finish(reply);
@@ -194,7 +193,7 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 			return waiting !== undefined;
 		},
 		close() {
-			if (waiting !== undefined && waiting !== "starting") waiting.finish("closed");
+			waiting?.finish("closed");
 		},
 	};
 }

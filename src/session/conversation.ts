@@ -30,8 +30,8 @@ export function endLastLine(file: string | undefined): void {
 	const last = Buffer.alloc(1, newline);
 	const descriptor = openSync(file, "r");
 	try {
-		const { size } = fstatSync(descriptor);
-		if (size > 0) readSync(descriptor, last, 0, 1, size - 1);
+		// Of an empty file nothing is read.
+		readSync(descriptor, last, 0, 1, fstatSync(descriptor).size - 1);
 	} finally {
 		closeSync(descriptor);
 	}

@@ -15,17 +15,14 @@ export function inSlices<T>(
 	warn: (text: string) => void,
 ): () => void {
 	let next: NodeJS.Immediate | undefined;
-	let isRunning = false;
 
 	function slice(): void {
 		let isDone = true;
-		isRunning = true;
 		try {
 			isDone = isFinished();
 		} catch (error) {
 			warn(errorMessage(error));
 		}
-		isRunning = false;
 		if (isDone) done();
 		else next = setImmediate(slice);
 	}
@@ -43,7 +40,7 @@ export function inSlices<T>(
 	next = setImmediate(slice);
 	return () => {
 		clearImmediate(next);
-		// Closes the folders that it reads. Not when it is what gives itself up.
-		if (!isRunning) work.return(undefined);
+		// Closes the folders that it reads.
+		work.return(undefined);
 	};
 }

@@ -18,7 +18,7 @@ export function drawLines(
 		render(width) {
 			// Pi asks again for each frame.
 			if (width !== drawn.width) {
-				const rowsOf = (line: string) => wrapped(line, Math.max(1, width - indent)).slice(0, maxRows);
+				const rowsOf = (line: string) => wrapped(line, width - indent).slice(0, maxRows);
 				drawn = { width, rows: lines.flatMap((line) => rowsOf(line).map((row) => margin + row)) };
 			}
 			return drawn.rows;
@@ -36,7 +36,7 @@ const wider = /[\p{Mc}\p{Me}\u0e33\u0eb3\u{1f1e6}-\u{1f1ff}]|(?<=[\p{M}\u200c\u2
 
 function wrapped(line: string, width: number): string[] {
 	for (let columns = width; ; columns = Math.floor(columns * 0.8)) {
-		const rows = wrapAnsi(line, Math.max(1, columns), { hard: true, trim: false }).split("\n");
+		const rows = wrapAnsi(line, columns, { hard: true, trim: false }).split("\n");
 		if (columns <= 1 || rows.every((row) => columns + (row.match(wider)?.length ?? 0) <= width)) return rows;
 	}
 }

@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { parseArgument } from "../../src/commands/mailbox.ts";
@@ -27,6 +27,7 @@ describe("what was typed after /mailbox", () => {
 		['"unfinished please', '"unfinished', "please"],
 	])("PSM-037 %j goes to %j: %j", (argument, to, text) => {
 		expect(parseArgument(argument, names)).toEqual({ to, text });
+		expect(parseArgument(argument, names.toReversed())).toEqual({ to, text });
 	});
 
 	test.each(["reviewer", "review team", '"review team"', '"" please', "reviewer  ", ""])(
@@ -267,6 +268,21 @@ describe("/mailbox", () => {
 			const items = (await pi.commands.get("mailbox")?.getArgumentCompletions?.(name.slice(0, 3))) ?? [];
 			expect(items).toHaveLength(1);
 			expect(await type(`${items[0]?.value}please`)).toMatch(new RegExp(`^Sent .* to ${other.address}$`));
+		});
+
+		test("PSM-032 so that what was put in reaches the one of two sessions of a name that was picked", async () => {
+			const twins = [await startFakePi({ name: "twin" }), await startFakePi({ name: "twin" })];
+			const values = (await offered("twin"))?.map(([value]) => value) ?? [];
+			const reached = [await type(`${values[0]}please`), await type(`${values[1]}please`)].join();
+			for (const { address } of twins) expect(reached).toContain(` to ${address}`);
+		});
+
+		test("D8 without control characters, wherever the other works", async () => {
+			const other = await startFakePi({ name: "other" });
+			const file = join(mailRoot(), "running", `${other.address}.json`);
+			const record = { ...JSON.parse(readFileSync(file, "utf8")), cwd: "/\x1b[2J\n" };
+			writeFileSync(file, JSON.stringify(record));
+			expect(await offered("other")).toEqual([["other ", "other", "idle · / [2J "]]);
 		});
 	});
 });

@@ -72,7 +72,8 @@ describe("one spelling", () => {
 	test.each([
 		[alice, true],
 		[upper, true],
-		[`{${alice}}`, false],
+		[`../${alice}`, false],
+		[`${alice}/..`, false],
 		[alice.slice(1), false],
 		[`${alice}\n`, false],
 		[alice.replaceAll("-", ""), false],

@@ -184,6 +184,31 @@ describe("nothing is written when", () => {
 		for (const name of ["0.json", "1.json"]) inbox.claim(name);
 		expect(mailbox.deliver(draft())).toMatchObject({ ok: true });
 	});
+
+	test("D10 256 mails wait already, also when folders have coarse times and another inbox was sent to just now", () => {
+		const root = testRoot();
+		for (let n = 0; n < maxUnread; n++) root.lay(bob, "new", `${n}.json`, "");
+		const mailbox = root.open(alice, { disk: { ...nodeDisk(), changed: () => startMs } });
+		sent(mailbox, { to: carol });
+		expect(mailbox.deliver(draft())).toMatchObject({ ok: false, code: "mailbox_full" });
+	});
+
+	test("L7 every name for it is taken, after a limited number of tries", () => {
+		const root = testRoot();
+		let tries = 0;
+		const disk = watchedDisk(({ name }) => {
+			if (name === "create" && ++tries < 10_000) fail("EEXIST");
+		});
+		expect(root.open(alice, { disk }).deliver(draft())).toMatchObject({ ok: false, code: "io" });
+	});
+
+	test("L7 what was given is a megabyte of rubbish, of which the refusal quotes the beginning", () => {
+		const rubbish = "x".repeat(1024 * 1024);
+		for (const changed of [{ to: rubbish }, { id: rubbish }]) {
+			const outcome = testRoot().open(alice).deliver(draft(changed));
+			expect(outcome.ok || outcome.message.length).toBeLessThan(200);
+		}
+	});
 });
 
 test("L6 the inbox is listed once, however many mails follow, until somebody else changes it", () => {
@@ -342,10 +367,14 @@ describe("a sender whose own mailbox", () => {
 
 describe("a power cut", () => {
 	/** What a send does on disk, as `operation place`, after the checks. */
-	function operationsOf(root: TestRoot, durability: "durable" | "fast", kind: "request" | "reply"): string[] {
+	function operationsOf(
+		root: TestRoot,
+		durability: "durable" | "fast",
+		kind: "request" | "reply",
+		base = nodeDisk(),
+	): string[] {
 		const log: string[] = [];
 		const place = (path: string) => relative(root.path, path).replace(alice, "alice").replace(bob, "bob");
-		const base = nodeDisk();
 		const disk = watchedDisk(({ name, paths }) => log.push([name, ...paths.map(place)].join(" ")), {
 			...base,
 			create(path, text, durable) {
@@ -377,6 +406,16 @@ describe("a power cut", () => {
 			"fsync",
 			"rename bob/tmp/<name> bob/new/<name>",
 			"syncFolder bob/new",
+		]);
+	});
+
+	test("D5 undoes no copy that is a file of its own", () => {
+		const written = ["create alice/sent/<name>.part", "fsync"];
+		expect(operationsOf(testRoot(), "durable", "request", linklessDisk()).join()).toContain(written.join());
+		const gone = watchedDisk(({ name, paths }) => name === "rename" && paths[0]?.endsWith(".part") && fail("ENOENT"));
+		expect(operationsOf(testRoot(), "durable", "request", gone).slice(-2)).toEqual([
+			"create alice/sent/<name>",
+			"fsync",
 		]);
 	});
 
@@ -651,11 +690,32 @@ describe("an id that the caller chose", () => {
 		const first = mailbox.deliver(request());
 		if (!first.ok) throw new Error(first.message);
 		mailbox.retract(first);
+		expect(mailbox.sentBefore(mailId)).toBeUndefined();
 		expect(mailbox.deliver(request())).not.toHaveProperty("duplicate");
 		expect(root.names(bob, "new")).toHaveLength(1);
 	});
 
-	test.each(["", "{", '{"name":"x","durable":true,"envelope":{}}'])(
+	test("L2 tells in advance what was sent under it, in capitals as well, and nothing while the disk does not say", () => {
+		const root = testRoot();
+		const faults = faultyDisk();
+		const mailbox = root.open(alice, { disk: faults.disk });
+		const id = alice;
+		expect(mailbox.sentBefore(id)).toBeUndefined();
+		mailbox.deliver(draft({ id }));
+		expect(mailbox.sentBefore(id.toUpperCase())).toMatchObject({ id, to: bob });
+		faults.failAt(1, "EIO");
+		expect(mailbox.sentBefore(id)).toBeUndefined();
+	});
+
+	test("I-PSM-8 is not looked for when it is no UUID", () => {
+		const root = testRoot();
+		let looked = 0;
+		const mailbox = root.open(alice, { disk: watchedDisk(() => looked++) });
+		looked = 0;
+		expect([mailbox.sentBefore("../../x"), looked]).toEqual([undefined, 0]);
+	});
+
+	test.each(["", "{", '{"name":"x","durable":true,"envelope":{}}', Buffer.from([0xff])])(
 		"L2 with a receipt that a power cut left as %j is known by the copy of the mail, and sent when there is none",
 		(text) => {
 			const root = testRoot();

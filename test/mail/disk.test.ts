@@ -10,16 +10,17 @@ import {
 	statSync,
 	symlinkSync,
 	truncateSync,
+	utimesSync,
 	writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { type Disk, errorCode, errorMessage, nodeDisk, UnfitError } from "../../src/mail/disk.ts";
+import { type Disk, errorCode, errorMessage, errorReason, nodeDisk, UnfitError } from "../../src/mail/disk.ts";
 import { isRoot, temporaryFolder } from "../support/disk.ts";
 
 /** What was fsynced, by inode. */
 const synced = vi.hoisted((): number[] => []);
-/** What another process does just before a folder is made. */
+/** What another process does just before a folder is made or a file is read. */
 const meanwhile = vi.hoisted(() => ({ act: () => {} }));
 vi.mock("node:fs", async (importOriginal) => {
 	const fs = await importOriginal<typeof import("node:fs")>();
@@ -31,7 +32,12 @@ vi.mock("node:fs", async (importOriginal) => {
 		meanwhile.act();
 		return fs.mkdirSync(...args);
 	};
-	return { ...fs, fsyncSync, mkdirSync };
+	// A system may give less than it was asked for.
+	const readSync = (file: number, bytes: Uint8Array, offset: number, length: number, position: number) => {
+		meanwhile.act();
+		return fs.readSync(file, bytes, offset, Math.min(length, 2), position);
+	};
+	return { ...fs, fsyncSync, mkdirSync, readSync };
 });
 
 const disk = nodeDisk();
@@ -229,6 +235,12 @@ describe("reading", () => {
 		else expect(disk.read(path, 100)).toBe(text);
 	});
 
+	test("PSM-018 ends where a file ends that another process cuts meanwhile", () => {
+		const path = lay("file");
+		vi.spyOn(meanwhile, "act").mockImplementationOnce(() => truncateSync(path, 3));
+		expect(disk.read(path, 100)).toBe("who");
+	});
+
 	test.skipIf(isRoot)("PSM-017 of a file that is closed to this user fails", () => {
 		const path = lay("file");
 		chmodSync(path, 0);
@@ -240,6 +252,7 @@ describe("reading", () => {
 		const paths = (["file", "folder", "fifo", "link to a file"] as const).map(lay);
 		const before = open();
 		for (const path of paths) thrown(() => disk.read(path, 2));
+		disk.create(`${paths[0]}.new`, "whole", true);
 		disk.syncFolder(join(paths[0] ?? "", ".."));
 		for (const _ of disk.walk(join(paths[0] ?? "", ".."))) break;
 		expect(open()).toBe(before);
@@ -257,6 +270,15 @@ describe("names", () => {
 	])("PSM-018 what lies at a path is told without touching it: a %s is a %s", (thing, type) => {
 		expect(disk.entry(lay(thing))).toBe(type);
 		expect(disk.entry(join(temporaryFolder(), "nothing"))).toBeUndefined();
+	});
+
+	test("D15 D26 it was changed at the later of its two times, of which one can be set", () => {
+		const path = lay("file");
+		const changed = disk.changed(path);
+		utimesSync(path, 0, 0);
+		expect(disk.changed(path)).toBeGreaterThanOrEqual(changed ?? Number.NaN);
+		utimesSync(path, 1e10, 1e10);
+		expect(disk.changed(path)).toBe(1e13);
 	});
 
 	test("L2 a second name never takes the place of a file, a moved one does; removing twice is fine", () => {
@@ -299,4 +321,15 @@ test.each<[unknown, string | undefined, string]>([
 	[{ code: "EIO" }, undefined, "[object Object]"],
 ])("D9 whatever is thrown has at most a code, and a message of one line: %s", (error, code, message) => {
 	expect([errorCode(error), errorMessage(error)]).toEqual([code, message]);
+});
+
+test("D9 the same fault reads the same wherever it happens, without the names of files", () => {
+	const reasons = ["/a/b", "/c/d-123"].map((path) => {
+		try {
+			return disk.link(join(temporaryFolder(), path), path);
+		} catch (error) {
+			return errorReason(error);
+		}
+	});
+	expect(reasons).toEqual(["ENOENT: no such file or directory", "ENOENT: no such file or directory"]);
 });

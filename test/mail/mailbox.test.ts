@@ -258,6 +258,15 @@ describe("a claim", () => {
 		expect(root.names(bob, "cur")).toEqual([name, `${name}.reason`]);
 	});
 
+	test("D12 of what cannot be set aside now says so all the same, and the next start sets it aside", () => {
+		const root = testRoot();
+		root.lay(bob, "new", name, "rubbish");
+		const disk = watchedDisk(({ name: what }) => what === "replace" && fail("ENOSPC"));
+		expect(root.open(bob, { disk }).claim(name)).toMatchObject({ result: "dead", reason: "it is not JSON" });
+		expect(root.start(bob).left).toMatchObject([{ result: "dead" }]);
+		expect(root.names(bob, "cur")).toEqual([name, `${name}.reason`]);
+	});
+
 	test.each(["EMFILE", "ENFILE", "ENOMEM", "EIO", "EINTR", "EAGAIN"])(
 		"L2 that the machine cannot make now (%s) leaves the mail waiting",
 		(code) => {
@@ -346,6 +355,19 @@ describe("mail that an earlier process left open", () => {
 		]);
 		inbox.close(first.name);
 		expect(idsLeftOpen(root)).toEqual([otherId]);
+	});
+
+	test("L2 is found also beside one that cannot be read for now, which says so", () => {
+		const root = testRoot();
+		for (const id of [mailId, otherId]) {
+			root.lay(bob, "cur", nameOf(1, id), envelopeText({ id }));
+			root.lay(bob, "cur", `${nameOf(1, id)}.open`, "");
+		}
+		const disk = watchedDisk(
+			({ name, paths }) => name === "read" && paths[0]?.endsWith(`${otherId}.json`) && fail("EMFILE"),
+		);
+		const { left } = root.start(bob, disk);
+		expect(left.map(({ result }) => result).sort()).toEqual(["claimed", "failed"]);
 	});
 
 	test.each(["", "x", "-", "9".repeat(100), "\0"])("D12 counts as tried never when its mark holds %j", (text) => {
@@ -453,6 +475,16 @@ describe("a copy in sent/", () => {
 		const state = { stamp: 1, counted: "", awaiting: { [mailId]: "../../elsewhere.json" } };
 		writeFileSync(join(root.boxes(alice).folder, "state.json"), JSON.stringify(state));
 		expect(root.open(alice).sentCopies([mailId])[0]).toMatchObject({ envelope: { id: mailId } });
+	});
+
+	test("PSM-052 is found also when the disk did not let it have its name", () => {
+		const root = testRoot();
+		const mailbox = root.open(alice, {
+			disk: watchedDisk(({ name, paths }) => name === "rename" && paths[0]?.endsWith(".part") && fail("EIO")),
+		});
+		const id = sent(mailbox, { body: "x" });
+		const path = join(root.boxes(alice).sent, `${nameOf(startMs, id)}.part`);
+		expect(mailbox.sentCopies([id])).toEqual([{ path, envelope: expect.objectContaining({ id, body: "x" }) }]);
 	});
 
 	test("L6 of a mail that waits for its answer is found without listing sent/", () => {
@@ -565,9 +597,39 @@ describe("how many answers are awaited", () => {
 		expect(root.start(alice).mailbox.awaitingCount()).toBe(kind === "request" ? 2 : 1);
 	});
 
+	test("PSM-018 L2 is right though what lies in sent/ and cur/ cannot be opened at all, such as a socket", () => {
+		const root = testRoot();
+		sent(root.open(alice), { id: otherId });
+		for (const box of ["sent", "cur"] as const) mkdirSync(join(root.boxes(alice)[box], name));
+		const disk = watchedDisk(({ name: what, paths }) => what === "read" && paths[0]?.endsWith(name) && fail("ENXIO"));
+		expect(root.start(alice, disk).mailbox.awaitingCount()).toBe(1);
+	});
+
+	test("PSM-039 leaves out a mail whose copy is gone, and no other", () => {
+		const root = testRoot();
+		const { mailbox } = root.start(alice);
+		const [removed] = [sent(mailbox), sent(mailbox)];
+		mailbox.saveState();
+		unlinkSync(join(root.boxes(alice).sent, nameOf(startMs, removed)));
+		expect(root.start(alice).mailbox.awaitingCount()).toBe(1);
+	});
+
+	test("PSM-039 includes a mail of which cannot be told yet whether it was sent", () => {
+		const root = testRoot();
+		const faults = faultyDisk();
+		const mailbox = root.open(alice, { disk: faults.disk });
+		faults.failWith((_, { name, paths: [path] }) =>
+			(name === "rename" || name === "read") && path?.endsWith(".part") ? "EIO" : undefined,
+		);
+		sent(mailbox);
+		expect([...mailbox.recount()].filter((warning) => warning !== undefined)).toHaveLength(1);
+		expect(mailbox.awaitingCount()).toBe(1);
+	});
+
 	test("L6 a start reads no copy that an earlier one counted", () => {
 		const root = testRoot();
 		for (let n = 0; n < 50; n++) root.lay(alice, "sent", nameOf(n), envelopeText({ from: alice }));
+		root.lay(alice, "sent", `${mailId}.receipt`, "");
 		root.start(alice);
 		const reads: string[] = [];
 		root.start(
@@ -597,6 +659,52 @@ describe("a copy that was not finished", () => {
 			[`whether a mail was sent cannot be told any more, since its recipient's mailbox is gone (${name})`],
 			[],
 		]);
+	});
+
+	test.each(["", ".part"])(
+		"D28 a mail that a process took back before it ended is gone, copy%s and all, and what others write here stays",
+		(end) => {
+			const root = testRoot();
+			root.lay(alice, "tmp", name, envelopeText());
+			root.lay(alice, "sent", `${name}${end}`, envelopeText());
+			const written = nameOf(startMs, otherId);
+			root.lay(alice, "tmp", written, envelopeText({ id: otherId, from: bob, to: alice }));
+			const { mailbox, warnings } = root.start(alice);
+			expect([root.names(alice, "sent"), root.names(alice, "tmp")]).toEqual([[], [written]]);
+			expect([mailbox.awaitingCount(), warnings]).toEqual([0, []]);
+		},
+	);
+
+	test("D28 a mail is there with its copy, or neither is, after a kill at any moment at which it is taken back", () => {
+		for (let n = 1; ; n++) {
+			const root = testRoot();
+			const faults = faultyDisk();
+			const mailbox = root.open(alice, { disk: faults.disk });
+			const outcome = mailbox.deliver(draft());
+			if (!outcome.ok) throw new Error(outcome.message);
+			faults.dieAt(n);
+			try {
+				mailbox.retract(outcome);
+			} catch (error) {
+				expect(String(error)).toContain("made to fail");
+			}
+			const left = root.names(bob, "new");
+			const { mailbox: again, warnings } = root.start(alice);
+			expect([root.names(alice, "sent"), root.names(alice, "tmp"), warnings]).toEqual([left, [], []]);
+			expect(again.awaitingCount()).toBe(left.length);
+			if (faults.failed === undefined) return expect(left).toEqual([]);
+		}
+	});
+
+	test("D28 a mail is taken back also when its copy cannot be removed now: the next start does", () => {
+		const root = testRoot();
+		const faults = faultyDisk();
+		const mailbox = root.open(alice, { disk: faults.disk });
+		const outcome = mailbox.deliver(draft());
+		if (!outcome.ok) throw new Error(outcome.message);
+		faults.failWith((_, { name }) => (name === "remove" ? "EIO" : undefined));
+		expect([mailbox.retract(outcome), mailbox.awaitingCount()]).toEqual([true, 0]);
+		expect([root.start(alice).mailbox.awaitingCount(), root.names(alice, "sent")]).toEqual([0, []]);
 	});
 
 	test("L4 is gone with a mail that is taken back", () => {

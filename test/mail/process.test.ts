@@ -1,8 +1,26 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
-import { describe, expect, test } from "vitest";
+import { existsSync, readFileSync } from "node:fs";
+import { describe, expect, test, vi } from "vitest";
 import { endedToken, parsePs, parseStat, systemProcesses } from "../../src/mail/process.ts";
+
+/** Whether there is a /proc. */
+const proc = vi.hoisted(() => ({ isThere: true }));
+vi.mock("node:fs", async (importOriginal) => {
+	const fs = await importOriginal<typeof import("node:fs")>();
+	const look = () => {
+		if (!proc.isThere) throw new Error("ENOENT");
+	};
+	const readFileSync = (path: string, encoding: BufferEncoding) => {
+		look();
+		return fs.readFileSync(path, encoding);
+	};
+	const readlinkSync = (path: string) => {
+		look();
+		return fs.readlinkSync(path);
+	};
+	return { ...fs, readFileSync, readlinkSync };
+});
 
 const onLinux = test.runIf(process.platform === "linux");
 
@@ -97,6 +115,24 @@ describe("the processes of this machine", () => {
 		expect(tokens.get(process.pid)).toBe(processes.self.started);
 		expect(systemProcesses().self).toEqual(processes.self);
 		expect(processes.startTokens([]).size).toBe(0);
+	});
+
+	test.runIf(existsSync("/bin/ps"))(
+		"PSM-028 have tokens on macOS also when one of the ids that ps is asked for cannot be",
+		({ onTestFinished }) => {
+			const { platform } = process;
+			onTestFinished(() => void Object.defineProperty(process, "platform", { value: platform }));
+			Object.defineProperty(process, "platform", { value: "darwin" });
+			expect([...processes.startTokens([process.pid, -1, 1.5]).keys()]).toEqual([process.pid]);
+		},
+	);
+
+	test("PSM-028 D7 this one knows its id also where there is no /proc", ({ onTestFinished }) => {
+		onTestFinished(() => {
+			proc.isThere = true;
+		});
+		proc.isThere = false;
+		expect(systemProcesses().self).toMatchObject({ pid: process.pid, boot: undefined, namespace: undefined });
 	});
 
 	onLinux("D7 this one knows its machine's boot and its pid namespace", () => {

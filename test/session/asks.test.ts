@@ -147,10 +147,44 @@ describe("a ring of sessions that ask each other", () => {
 		const run = ask(ann, "bob");
 		await aMomentLater();
 		older(ids.ann);
+		let writes = 0;
+		before = ({ name, paths }) => {
+			if (name === "create" && paths[0]?.includes(`/${ids.old}/`)) writes++;
+		};
 		await ask(bob, "old");
 		expect(ends(bob)).toEqual(["ring"]);
-		expect(asksTo(ids.old)).toEqual([]);
+		// Nor was it there for a moment, in which it could have been claimed.
+		expect(writes).toBe(0);
 		await afterStop(run);
+	});
+
+	test("D13: an ask looks for a ring after it was published, so that one that was published just before is not missed", async () => {
+		let writes = 0;
+		let isEarly = true;
+		before = ({ name, paths }) => {
+			if (name === "create" && paths[0]?.includes(`/${ids.cara}/`)) writes++;
+			// Once its run is noted, Bob's record changes for the ask.
+			if (name === "replace" && paths[0] === recordFile(ids.bob) && record(ids.bob).state === "busy" && isEarly) {
+				isEarly = false;
+				changeRecord(ids.cara, { waitingOn: ids.bob, x: { ...record(ids.cara).x, ticket: 0 } });
+			}
+		};
+		await ask(bob, "cara");
+		expect([ends(bob), writes]).toEqual([["ring"], 0]);
+	});
+
+	test("D13: of two that published the same ticket before either looked, the one with the greater address withdraws", async () => {
+		const waits = (pi: FakePi) =>
+			changeRecord(pi.address, { waitingOn: ids.bob, x: { ...record(pi.address).x, ticket: Date.now() } });
+		waits(ann);
+		await ask(bob, "ann");
+		expect(ends(bob)).toEqual(["ring"]);
+		waits(cara);
+		const run = ask(bob, "cara");
+		await later(0);
+		expect(waitingOn(bob)).toBe(ids.cara);
+		for (const pi of [ann, cara]) changeRecord(pi.address, { waitingOn: "" });
+		expect(await afterStop(run)).toEqual([[], ["ring", "stopped-by-user"], []]);
 	});
 
 	test("D13: when an older copy closes the ring, the latest of ours withdraws within about a second, and answers the rest", async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import type { Processes } from "../../src/mail/process.ts";
 import { openRunning } from "../../src/mail/running.ts";
@@ -42,6 +42,13 @@ function setUp({ hopLimit = 5, isDurable = true } = {}) {
 const mail = { kind: "message", body: " hi \n", hops: 3 } as const;
 
 describe("the outbox", () => {
+	test("L6 reads no record of others for a full id", () => {
+		const { outbox, running } = setUp();
+		const list = vi.spyOn(running, "list");
+		expect(outbox.send({ to: carol, ...mail })).toMatchObject({ ok: true });
+		expect(list).not.toHaveBeenCalled();
+	});
+
 	test("PSM-081 sends trimmed text with the count it is given, and knows of the recipient that it runs", () => {
 		const { outbox, root } = setUp();
 		const sent = outbox.send({ to: "bob", ...mail });

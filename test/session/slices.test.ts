@@ -5,19 +5,26 @@ let clockMs: number;
 let steps: number[];
 let warnings: string[];
 let done: number;
+/** How many works have begun and not ended. */
+let open: number;
 
 beforeEach(() => {
 	vi.useFakeTimers();
 	vi.spyOn(performance, "now").mockImplementation(() => clockMs);
-	[clockMs, steps, warnings, done] = [0, [], [], 0];
+	[clockMs, steps, warnings, done, open] = [0, [], [], 0, 0];
 });
 afterEach(() => vi.useRealTimers());
 
 /** Seven items, each of which takes 4 ms. */
 function* work(): Generator<number> {
-	for (let item = 0; item < 7; item++) {
-		clockMs += 4;
-		yield item;
+	open++;
+	try {
+		for (let item = 0; item < 7; item++) {
+			clockMs += 4;
+			yield item;
+		}
+	} finally {
+		open--;
 	}
 }
 
@@ -49,9 +56,10 @@ describe("bulk work, design 6", () => {
 		start()();
 		const giveUp = start();
 		vi.advanceTimersToNextTimer();
+		expect(open).toBe(1);
 		giveUp();
 		vi.runAllTimers();
-		expect([steps, done]).toEqual([[0, 1, 2], 0]);
+		expect([steps, done, open]).toEqual([[0, 1, 2], 0, 0]);
 	});
 
 	test("is over when it fails, and a warning says why", () => {

@@ -314,6 +314,19 @@ describe("the hop count", () => {
 		},
 	);
 
+	test("PSM-086 L4 at its limit does not hide that a message was sent before", async () => {
+		const mail = { to: "reviewer", message: "x", id: "11111111-2222-4333-8444-555555555555" };
+		await send(mail);
+		await arrive(4);
+		let again: Result | undefined;
+		const during = async () => {
+			expect((await send({ to: "reviewer", message: "y" })).details.error?.code).toBe("hop_limit");
+			again = await send(mail);
+		};
+		await author.run({ turns: [{ tools: 1, during }] });
+		expect(again?.details).toMatchObject({ id: mail.id, duplicate: true });
+	});
+
 	test("PSM-084 is one more than the highest that came in the run", async () => {
 		const peer = makePeer(ids.tester);
 		await arrive(1);

@@ -29,6 +29,13 @@ describe("lines in the terminal", () => {
 		expect(lines.render(7)).toHaveLength(2);
 	});
 
+	test.each([1, 2, 3])("L7 end also where no character has room: %i columns", (width) => {
+		for (const text of ["ab", "漢字", "\u0e33\u0e33"]) {
+			const rows = drawLines([text], { indent: 2 }).render(width);
+			expect(rows.map((row) => row.trim()).join("")).toBe(text);
+		}
+	});
+
 	test("L7 are never wider than the terminal, which would end Pi, whatever characters they hold", () => {
 		const scripts = [
 			[0x20, 0x7e],
