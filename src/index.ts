@@ -1,4 +1,9 @@
-import type { ExtensionAPI, ExtensionContext, SessionStartEvent } from "@earendil-works/pi-coding-agent";
+import type {
+	ExtensionAPI,
+	ExtensionContext,
+	SessionShutdownEvent,
+	SessionStartEvent,
+} from "@earendil-works/pi-coding-agent";
 import { registerMailboxCommand } from "./commands/mailbox.ts";
 import { announceMail, provideHooks } from "./hooks.ts";
 import { errorMessage, nodeDisk } from "./mail/disk.ts";
@@ -22,11 +27,15 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 	let isRegistered = false;
 	let offBecause = "it has ended";
 
+	function end(event: SessionShutdownEvent): void {
+		session?.shutDown(event);
+		session = undefined;
+	}
+
 	function start(event: SessionStartEvent, ctx: ExtensionContext): void {
 		// Pi before 1.6 fires this twice on some session changes.
-		session?.shutDown({ type: "session_shutdown", reason: "reload" });
-		session = undefined;
-		const rival = isRegistered ? undefined : rivalOf(pi, ctx, owner);
+		end({ type: "session_shutdown", reason: "reload" });
+		const rival = isRegistered ? undefined : rivalOf(pi, ctx);
 		if (rival !== undefined) {
 			tell(ctx, rival);
 			return;
@@ -57,11 +66,10 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 	pi.on("agent_settled", (event) => session?.settled(event));
 	pi.on("session_info_changed", ({ name }) => session?.renamed(name));
 	pi.on("session_shutdown", (event, ctx) => {
-		if (owners.get(ctx.sessionManager) === owner) owners.delete(ctx.sessionManager);
-		const isReloaded = session !== undefined && event.reason === "reload";
-		session?.shutDown(event);
-		session = undefined;
-		if (isReloaded) rememberTools(pi, ctx);
+		owners.delete(ctx.sessionManager);
+		end(event);
+		// Of a copy that stepped back, none of the tools is its own.
+		if (isRegistered) rememberTools(pi, ctx);
 	});
 }
 
@@ -106,9 +114,8 @@ function isStale(pi: ExtensionAPI): boolean {
 }
 
 /** What else has this session's mailbox, as one sentence; undefined when nothing has. */
-function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext, self: Owner): string | undefined {
-	const owner = owners.get(ctx.sessionManager);
-	if (owner !== undefined && owner !== self && !owner.isGone()) {
+function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext): string | undefined {
+	if (owners.get(ctx.sessionManager)?.isGone() === false) {
 		return "pi-session-mail is loaded twice, so this copy does nothing; remove one of the two with: pi remove <source>";
 	}
 	const foreign = pi.getAllTools().find((tool) => toolNames.includes(tool.name));

@@ -585,6 +585,10 @@ describe("PSM-093 message:inbound", () => {
 			await later(5000);
 			expect([pi.mails(), pi.openCount, pi.hasRunToPlay]).toEqual([[], 1, false]);
 			unwritable.mockRestore();
+			// It holds up no other.
+			peer.send(pi, { kind: "message" });
+			await later(1000);
+			expect([pi.names("new"), pi.openCount]).toEqual([[], 1]);
 			await pi.kill();
 			const again = new FakePi({ file: pi.file });
 			const heard = announced(again, take);
@@ -881,8 +885,16 @@ describe("PSM-094 message:scan", () => {
 		expect(ids(heard)).toEqual([reply]);
 	});
 
-	test("has not scanned when the inbox cannot be read", async () => {
+	test("has not scanned when a mail could not be claimed", async () => {
 		const pi = await seasonedPi();
+		peer.send(pi);
+		before = ({ name, paths }) => name === "create" && paths[0]?.includes("/cur/") && fail("ENOSPC");
+		expect(scan(pi)).toEqual({});
+	});
+
+	test.each(["on", "off"])("has not scanned when the inbox cannot be read (mail is %s)", async (state) => {
+		const pi = await seasonedPi();
+		await pi.type(`/mailbox ${state}`);
 		peer.send(pi);
 		before = ({ name, paths }) => name === "list" && paths[0]?.endsWith("/new") && fail("EMFILE");
 		expect(scan(pi)).toEqual({});

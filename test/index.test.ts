@@ -44,6 +44,17 @@ describe("loading", () => {
 	});
 });
 
+test("PSM-045 events that come after the end take no mail, and /mailbox says that the session has ended", async () => {
+	const pi = await startFakePi();
+	await later(2000);
+	makePeer().send(pi);
+	await pi.emit("session_shutdown", { reason: "quit" });
+	await emitAll(pi);
+	expect(pi.names("new")).toHaveLength(1);
+	await pi.type("/mailbox");
+	expect(pi.notifications).toEqual([expect.stringMatching(/because it has ended/)]);
+});
+
 describe("PSM-008 a session that can have no mailbox", () => {
 	/** The place of the mail root is taken by a file. */
 	function spoilRoot(): void {
@@ -101,6 +112,21 @@ describe("D25 two copies of the package in one session", () => {
 		expect(vi.getTimerCount()).toBe(0);
 	});
 
+	test("also when the other is a module of its own, as it is from another place", async () => {
+		vi.resetModules();
+		const { default: otherCopy } = await import("../src/index.ts");
+		expect(otherCopy).not.toBe(sessionMail);
+		const pi = await startFakePi({ extensions: [sessionMail, otherCopy] });
+		expect(pi.notifications).toEqual([loadedTwice]);
+	});
+
+	test("one that has ended counts as gone, also while Pi lets it live on", async () => {
+		const pi = await startFakePi();
+		await pi.emit("session_shutdown", { reason: "reload" });
+		await pi.start("reload");
+		expect(pi.notifications).toEqual([]);
+	});
+
 	test("after a /reload the first has it again", async () => {
 		const pi = await startFakePi({ extensions: [sessionMail, sessionMail] });
 		await pi.reload();
@@ -132,9 +158,23 @@ describe("D25 two copies of the package in one session", () => {
 	);
 });
 
+test("D25 when the other extension with such a tool is gone after a /reload, all our tools are on", async () => {
+	let isThere = true;
+	const other = (pi: ExtensionAPI) => {
+		const tool = { name: "session_mail_list" } as Parameters<ExtensionAPI["registerTool"]>[0];
+		if (isThere) pi.registerTool(tool);
+	};
+	const pi = await startFakePi({ extensions: [sessionMail, other] });
+	isThere = false;
+	await pi.reload();
+	const tools = [...pi.tools.values()] as { defaultActive?: boolean }[];
+	expect(tools.map(({ defaultActive }) => defaultActive)).toEqual([undefined, undefined, undefined, undefined]);
+});
+
 test("a session_start that Pi before 1.6 fires twice starts one session", async () => {
 	const peer = makePeer();
 	const pi = new FakePi();
+	const registered = vi.spyOn(pi.commands, "set");
 	await pi.start("new");
 	const timers = vi.getTimerCount();
 	await pi.emit("session_start", { reason: "new" });
@@ -144,6 +184,7 @@ test("a session_start that Pi before 1.6 fires twice starts one session", async 
 	await later(10_000);
 	await pi.run();
 	expect([pi.mails().map((mail) => mail.id), pi.sent.length]).toEqual([[id], 1]);
+	expect(registered).toHaveBeenCalledTimes(1);
 	await pi.shutDown();
 	await later(0);
 	expect([vi.getTimerCount(), readdirSync(join(mailRoot(), "running"))]).toEqual([0, []]);

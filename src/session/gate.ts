@@ -21,6 +21,7 @@ const promptMs = 5000;
 /** A gate that is shut, as at every `session_start`. `onOpen` is called when time opens it, not when an event does. */
 export function createGate(onOpen: () => void): Gate {
 	let isOpen = false;
+	/** Of prompts that came before the resources were loaded: what follows them is not cut short. */
 	let wasPrompted = false;
 	let timer: NodeJS.Timeout | undefined;
 
@@ -28,7 +29,6 @@ export function createGate(onOpen: () => void): Gate {
 		clearTimeout(timer);
 		timer = setTimeout(() => {
 			isOpen = true;
-			wasPrompted = false;
 			onOpen();
 		}, ms).unref();
 	}
@@ -40,7 +40,7 @@ export function createGate(onOpen: () => void): Gate {
 			return isOpen;
 		},
 		resourcesLoaded() {
-			if (!isOpen && !wasPrompted) openAfter(firstPromptMs);
+			if (!wasPrompted) openAfter(firstPromptMs);
 		},
 		prompted() {
 			isOpen = false;
@@ -50,7 +50,6 @@ export function createGate(onOpen: () => void): Gate {
 		ranOrSettled() {
 			clearTimeout(timer);
 			isOpen = true;
-			wasPrompted = false;
 		},
 		close: () => clearTimeout(timer),
 	};

@@ -41,8 +41,8 @@ export interface Conversation {
  */
 export interface Handover {
 	/**
-	 * Idle: gives waiting mail to Pi and starts one run for all of it when one of them wakes. True when none does and there is
-	 * more: it has to be called again.
+	 * Idle: gives waiting mail to Pi and starts one run for all of it when one of them wakes. True when there is more, for
+	 * which the session has to be looked after again.
 	 */
 	whenIdle(): boolean;
 	/** At the end of a turn that goes on: the mail to add to it, and whether one of it would start a run by itself. */
@@ -92,7 +92,7 @@ export interface HandoverParts {
 	messageOf: (arrival: Arrival) => MailMessage;
 	/** Gives a reply to the ask that waits for it; false when none does. */
 	answersAsk: (mail: OpenMail) => boolean;
-	/** Offers a mail to other extensions; true when one took it over, and the session has noted that. */
+	/** Offers a mail to other extensions; true when one took it over, and the session has noted that. Throws when it cannot note it. */
 	isTakenOver: (arrival: Arrival) => boolean;
 	/** Whether mail other than replies stays in `new/`, since the user wants none. */
 	isOff: () => boolean;
@@ -185,8 +185,7 @@ export function createHandover(parts: HandoverParts): Handover {
 		const arrival = { ...mail, requests, isLate, wakes, wasLeftOpen };
 		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
 		else if (!parts.isTakenOver(arrival)) ready.push(arrival);
-		// One that could not be noted stays open, and is announced once more at the next start.
-		else if (ledger.has(envelope)) unsaved.set(mail.name, mail);
+		else unsaved.set(mail.name, mail);
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
@@ -257,7 +256,6 @@ export function createHandover(parts: HandoverParts): Handover {
 		whenIdle() {
 			if (isAdmitting) return false;
 			confirm();
-			if (!conversation.isIdle()) return false;
 			if (deferredAt !== undefined && parts.now() > deferredAt + maxDeferredMs) deferredAt = undefined;
 			if (isDeferred()) return false;
 			// Pi said that it started a run, and is idle without one: the run could not start.
@@ -273,7 +271,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			}
 			if (wakes && conversation.isIdle()) deferredAt = parts.now();
 			confirm();
-			return !wakes && !parts.isOff() && (hasMore || ready.length > 0);
+			return hasMore || ready.length > 0;
 		},
 		atTurnEnd() {
 			confirm();
@@ -303,11 +301,7 @@ export function createHandover(parts: HandoverParts): Handover {
 		},
 		end() {
 			for (const mail of [...ready, ...inFlight.values(), ...unsaved.values()]) {
-				try {
-					mailbox.endedWell(mail);
-				} catch {
-					// Then it counts as a crash.
-				}
+				mailbox.endedWell(mail);
 			}
 		},
 		get claimedCount() {

@@ -28,7 +28,7 @@ export interface Inbox {
 
 export interface Claimed {
 	mails: OpenMail[];
-	/** It stopped at its limit before the end: call again for the rest. */
+	/** It stopped at its limit: call again for the rest. */
 	hasMore: boolean;
 }
 
@@ -52,7 +52,7 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 		return waiting.size > maxUnread && performance.now() - scannedAt < scanMs ? [...waiting] : scan();
 	}
 
-	/** What `new/` holds now. A folder that cannot be listed holds nothing for the moment. */
+	/** What `new/` holds now. While it cannot be listed, it is taken to hold what it held. */
 	function scan(): string[] {
 		scannedAt = performance.now();
 		try {
@@ -62,7 +62,6 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 			waiting = new Set(names.filter((name) => !left.has(name)));
 			isReadable = true;
 		} catch (error) {
-			waiting = new Set();
 			isReadable = false;
 			warn(`the inbox ${mailbox.newFolder} cannot be read: ${errorMessage(error)}`);
 		}
@@ -92,7 +91,7 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 		rewatch: () => watch?.renew(),
 		claim(atMost) {
 			const mails: OpenMail[] = [];
-			const names = atMost > 0 ? look() : [];
+			const names = look();
 			// What the machine keeps from being claimed does not stand in the way of the rest.
 			const isDone = () => names.length - waiting.size >= atMost;
 			for (const name of names) {
@@ -100,7 +99,7 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 				const mail = claimOne(name);
 				if (mail !== undefined) mails.push(mail);
 			}
-			return { mails, hasMore: isDone() && waiting.size > 0 };
+			return { mails, hasMore: isDone() };
 		},
 		claimReplies() {
 			const mails: OpenMail[] = [];

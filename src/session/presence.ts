@@ -47,17 +47,13 @@ export function createPresence(
 	function update(changed: Partial<SessionFields>): void {
 		current = { ...current, ...changed };
 		const written = record?.update(changed);
-		if (written === undefined || written.ok) return;
-		if (written.code === "held") record = undefined;
-		else warn(unwritten(written.message));
+		if (written?.ok === false && written.code !== "held") warn(unwritten(written.message));
 	}
 
 	return {
 		isOwner() {
 			if (record?.isMissing()) update({});
-			if (record?.isOwner()) return true;
-			record = undefined;
-			return take();
+			return record?.isOwner() === true || take();
 		},
 		update,
 		end(keep) {

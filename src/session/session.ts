@@ -258,7 +258,6 @@ export function openSession(
 		if (isRestart) guarded(answers.settleRestart)();
 		const done = (hasFailed: boolean) => {
 			isReady = true;
-			guarded(answers.retry)();
 			guarded(pump)();
 			if (hasFailed) retryLater(() => recover(false));
 			else startPruning(settings.read().pruneAfterDays * dayMs, () => {});
@@ -283,8 +282,8 @@ export function openSession(
 	function isTakenOver(arrival: Arrival): boolean {
 		if (!announce(arrival, arrival.requests)) return false;
 		hops.arrived(arrival.envelope.hops);
-		// Whoever took it has shown it: without the note it is announced once more at the next start.
-		guarded(() => noteTaken(arrival))();
+		// Without the note it stays open, and is announced once more at the next start.
+		noteTaken(arrival);
 		return true;
 	}
 
@@ -380,7 +379,7 @@ export function openSession(
 
 		resourcesDiscovered: () => gate.resourcesLoaded(),
 		input() {
-			if (ctx.isIdle()) gate.prompted();
+			gate.prompted();
 			hops.userInput();
 		},
 		agentStarted() {
@@ -424,7 +423,7 @@ export function openSession(
 		shutDown({ reason }) {
 			// Nobody will ever resume a session without a file.
 			const isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
-			if (isOwner && isOver) guarded(answers.settleEnd)();
+			if (isOver) guarded(answers.settleEnd)();
 			if (isOwner && reason !== "reload") guarded(handover.end)();
 			guarded(() => saveState(mailbox.closeState))();
 			footer.show(undefined);

@@ -57,7 +57,6 @@ export function createWatch(folder: string, onMail: () => void, say: (text: stri
 		if (!isLost)
 			say(`new mail cannot be watched for and is looked for every ${pollMs.quiet / 1000} s instead: ${reason}`);
 		isLost = true;
-		schedule();
 	}
 
 	function works(): void {

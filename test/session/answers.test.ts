@@ -488,6 +488,7 @@ describe("design 4.8: between the first note and the last", () => {
 		disk.mockImplementation(append);
 		await later(65_000);
 		expect([replies().length, pi.openCount]).toEqual([1, 0]);
+		expect(notes().filter(({ type }) => type === "settling")).toHaveLength(1);
 	});
 
 	test("L3 a request that was stopped while the session could keep nothing is held as soon as it can", async () => {

@@ -1,4 +1,4 @@
-import { existsSync, rmSync } from "node:fs";
+import { copyFileSync, existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test, vi } from "vitest";
@@ -71,12 +71,13 @@ describe("mail for an idle session", () => {
 		expect(requestsOf(pi)).toBe(2);
 	});
 
-	test("one run is started also when the last of them is quiet", async () => {
+	test("PSM-084 one run is started also when the last of them is quiet, which does not count", async () => {
 		const pi = await seasonedPi();
-		const ids = [...send(pi, 1), ...send(pi, 1, reply)];
+		const ids = [...send(pi, 1, { hops: 2 }), ...send(pi, 1, { ...reply, hops: 7 })];
 		await later(1000);
 		await pi.run();
 		expect(idsIn(pi)).toEqual(ids);
+		expect(peer.received().map(({ hops }) => hops)).toEqual([3]);
 	});
 
 	test("design 4.5: at most 20 enter at once, and the rest come with the next run", async () => {
@@ -97,6 +98,13 @@ describe("mail for an idle session", () => {
 		expect(idsIn(pi)).toEqual(ids.slice(0, 4));
 		await later(1000);
 		await pi.run();
+		expect(idsIn(pi)).toEqual(ids);
+	});
+
+	test("design 4.5: more quiet mail than enters at once comes without a pause", async () => {
+		const pi = await seasonedPi();
+		const ids = [...send(pi, 45, reply), ...send(pi, 5, { ...reply, body: "x".repeat(31 * 1024) })];
+		await later(1500);
 		expect(idsIn(pi)).toEqual(ids);
 	});
 
@@ -484,6 +492,21 @@ describe("a mail is delivered", () => {
 		expect([idsIn(again), again.isIdle, again.openCount]).toEqual([[id], true, 0]);
 	});
 
+	test("I-PSM-1 once also when a copy of it is claimed while Pi fails to start its run", async () => {
+		const pi = await seasonedPi();
+		const ids = send(pi, 1);
+		await later(1000);
+		const folder = join(mailRoot(), pi.address);
+		const [name = ""] = pi.names("cur");
+		copyFileSync(join(folder, "cur", name), join(folder, "new", `9${name}`));
+		pi.events.emit("message:scan", {});
+		pi.failToStart();
+		await later(20_000);
+		await pi.run();
+		await later(60_000);
+		expect([idsIn(pi), pi.openCount]).toEqual([ids, 0]);
+	});
+
 	test("once per sender: ids are unique only there", async () => {
 		const pi = await seasonedPi();
 		const id = "01980f5e-7a3c-4d10-8f00-000000000001";
@@ -650,5 +673,14 @@ describe("a fault on the way", () => {
 		ledger.include([{ type: "custom_message", customType: "mailbox", id: "1", details: { mail } }]);
 		whenIdle();
 		expect([entries, marks()]).toEqual([[], []]);
+	});
+
+	test("D7 a mail that another process has brought meanwhile is passed over at the end of a turn as well", () => {
+		const { resume, claim, send, atTurnEnd, ledger, marks } = handover();
+		const id = send();
+		resume(claim(), true);
+		const mail = { address: bob, id, from: alice, kind: "request", hops: 0, inReplyTo: [], file: "" };
+		ledger.include([{ type: "custom_message", customType: "mailbox", id: "1", details: { mail } }]);
+		expect([atTurnEnd().messages, marks()]).toEqual([[], []]);
 	});
 });

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, renameSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
@@ -79,23 +79,35 @@ describe("mail is claimed", () => {
 		},
 	);
 
+	test("PSM-018 also under a name that was no mail before", () => {
+		mkdirSync(join(root.boxes(bob).new, "1.json"));
+		expect(inbox.claim(20).mails).toEqual([]);
+		rmdirSync(join(root.boxes(bob).new, "1.json"));
+		expect(inbox.claim(20).mails).toEqual([]);
+		root.lay(bob, "new", "1.json", envelopeText());
+		expect(inbox.claim(20).mails).toHaveLength(1);
+	});
+
 	test("later when the disk refuses now, and other mail comes meanwhile", () => {
 		let isBroken = true;
 		const [first, second] = [send(), send()];
 		open(watchedDisk(({ name, paths }) => isBroken && name === "rename" && paths[0]?.includes(first) && fail("EIO")));
-		expect(ids(inbox.claim(20).mails)).toEqual([second]);
+		// It does not stand in the way of the rest.
+		expect(ids(inbox.claim(1).mails)).toEqual([second]);
 		expect(warnings).toEqual([expect.stringMatching(/could not be taken in and will be tried again: EIO/)]);
+		// Nor is it a reason to ask again at once.
+		expect(inbox.claim(20)).toEqual({ mails: [], hasMore: false });
 		isBroken = false;
 		expect(ids(inbox.claim(20).mails)).toEqual([first]);
 	});
 
-	test("a folder that cannot be listed holds nothing for the moment, and a warning names it", () => {
+	test("a folder that cannot be listed gives nothing for the moment, and a warning names it", () => {
 		renameSync(root.boxes(bob).new, `${root.boxes(bob).new}.away`);
-		expect(inbox.claim(20).mails).toEqual([]);
+		expect([inbox.claim(20).mails, inbox.isReadable]).toEqual([[], false]);
 		expect(warnings).toEqual([expect.stringMatching(/the inbox .*new cannot be read/)]);
 		renameSync(`${root.boxes(bob).new}.away`, root.boxes(bob).new);
 		const id = send();
-		expect(ids(inbox.claim(20).mails)).toEqual([id]);
+		expect([ids(inbox.claim(20).mails), inbox.isReadable]).toEqual([[id], true]);
 	});
 });
 
@@ -123,6 +135,33 @@ describe("while the session is busy, design 4.2", () => {
 		reads = 0;
 		inbox.claimReplies();
 		expect(reads).toBe(0);
+	});
+
+	test("L5 L6 behind a backlog the inbox is listed once a second, and a reply is found all the same", () => {
+		vi.useFakeTimers();
+		for (let n = 100; n < 400; n++) root.lay(bob, "new", `${n}.json`, envelopeText({ kind: "message" }));
+		let lists = 0;
+		open(watchedDisk(({ name, paths }) => name === "list" && paths[0]?.endsWith("/new") && lists++));
+		while (inbox.claimReplies().hasMore);
+		expect(lists).toBe(1);
+		const reply = send("reply");
+		vi.advanceTimersByTime(1000);
+		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
+	});
+
+	test("what was read of a file that is gone does not count for the next of its name", () => {
+		const file = root.lay(bob, "new", "000000000000001-x.json", envelopeText({ kind: "message" }));
+		expect(inbox.claimReplies().mails).toEqual([]);
+		rmSync(file);
+		inbox.claimReplies();
+		root.lay(bob, "new", "000000000000001-x.json", envelopeText({ kind: "reply" }));
+		expect(inbox.claimReplies().mails).toHaveLength(1);
+	});
+
+	test("L10 a disk that reads nothing for the moment is not asked again at once", () => {
+		for (let n = 0; n < 150; n++) send("reply");
+		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes("/new/") && fail("EMFILE")));
+		expect(inbox.claimReplies()).toEqual({ mails: [], hasMore: false });
 	});
 
 	test("what cannot be read is left for the boundary", () => {

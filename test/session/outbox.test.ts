@@ -1,3 +1,5 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import type { Processes } from "../../src/mail/process.ts";
@@ -8,9 +10,9 @@ import { alice, bob, carol, fail, testRoot, watchedDisk } from "../support/disk.
 /** An outbox of Alice; Bob runs, Carol has a mailbox and does not run. */
 function setUp({ hopLimit = 5, isDurable = true } = {}) {
 	const root = testRoot();
-	let fails: string | undefined;
-	const disk = watchedDisk(({ name }) => {
-		if (name === fails) fail("EIO");
+	let fails: { name: string; pathEnd: string } | undefined;
+	const disk = watchedDisk(({ name, paths }) => {
+		if (name === fails?.name && paths[0]?.endsWith(fails.pathEnd)) fail("EIO");
 	}, nodeDisk());
 	const processes: Processes = {
 		self: { pid: 1, started: "1", boot: undefined, namespace: undefined },
@@ -33,8 +35,8 @@ function setUp({ hopLimit = 5, isDurable = true } = {}) {
 		root,
 		outbox,
 		running,
-		failAt: (name: string) => {
-			fails = name;
+		failAt: (name: string, pathEnd = "") => {
+			fails = { name, pathEnd };
 		},
 	};
 }
@@ -104,6 +106,43 @@ describe("the outbox", () => {
 			message: "Nothing was sent: EIO: made to fail.",
 		});
 		expect([root.names(bob, "new"), root.names(bob, "tmp"), root.names(alice, "sent")]).toEqual([[], [], []]);
+	});
+
+	test("L2 the same again, to a name that has ended meanwhile, is the mail that was sent", () => {
+		const { outbox, root } = setUp();
+		const again = { to: "bob", ...mail, id: "01980f5e-7a3c-4d10-8f00-000000000001" };
+		expect(outbox.send(again)).toMatchObject({ ok: true });
+		rmSync(join(root.path, "running", `${bob}.json`));
+		expect(outbox.send(again)).toMatchObject({ ok: true, duplicate: true, notes: [] });
+		expect(outbox.send({ ...again, id: undefined })).toMatchObject({ ok: false, code: "unknown" });
+		expect(root.names(bob, "new")).toHaveLength(1);
+	});
+
+	test("L4 refuses when it cannot tell whether the recipient has a mailbox", () => {
+		const { outbox, failAt } = setUp();
+		failAt("entry", carol);
+		expect(outbox.send({ to: carol, ...mail })).toMatchObject({
+			ok: false,
+			code: "io",
+			message: "Nothing was sent: EIO: made to fail.",
+		});
+	});
+
+	test("L4 says that the mail root is missing, and not that nobody has such a name", () => {
+		const { outbox, root } = setUp();
+		rmSync(root.path, { recursive: true });
+		const refusal = {
+			ok: false,
+			code: "io",
+			message: expect.stringMatching(/^Nothing was sent: the mail root .* is missing/),
+		};
+		expect([outbox.resolve("bob"), outbox.send({ to: "bob", ...mail })]).toMatchObject([refusal, refusal]);
+	});
+
+	test("L6 a full id is found without a look at the other sessions", () => {
+		const { outbox, running } = setUp();
+		const list = vi.spyOn(running, "list");
+		expect([outbox.send({ to: bob, ...mail }).ok, list.mock.calls.length]).toEqual([true, 0]);
 	});
 
 	test("PSM-086 refuses a model at the limit and beyond, not before", () => {

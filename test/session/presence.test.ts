@@ -70,12 +70,15 @@ describe("a session's running record", () => {
 		const presence = presenceIn(100);
 		presence.isOwner();
 		presence.end(true);
-		expect(record().pid).toBe(100);
+		presence.update({ state: "busy" });
+		expect(record()).toMatchObject({ pid: 100, state: "idle" });
 		const next = presenceIn(100);
 		expect(next.isOwner()).toBe(true);
 		next.end(false);
 		next.end(false);
+		next.update({ state: "busy" });
 		expect(record).toThrow("ENOENT");
+		expect(warnings).toEqual([]);
 	});
 
 	test("PSM-029 a session whose record cannot be written says so and has its mail all the same", () => {
@@ -95,7 +98,7 @@ describe("D7 a second process with the same session", () => {
 		first.isOwner();
 		expect(second.isOwner()).toBe(false);
 		expect(warnings).toEqual([
-			expect.stringMatching(/^process 100 has this session open as well and receives its mail/),
+			"process 100 has this session open as well and receives its mail; this one can only send until that one ends",
 		]);
 		second.update({ state: "busy", name: "critic" });
 		second.end(false);
@@ -198,16 +201,19 @@ describe("D7 a second process with the same session", () => {
 		rmSync(file());
 		presenceIn(200).isOwner();
 		first.update({ state: "busy" });
+		expect(warnings).toEqual([]);
 		first.end(false);
 		expect(record()).toMatchObject({ pid: 200, state: "idle" });
 		expect(first.isOwner()).toBe(false);
 	});
 
-	test("a record that somebody deleted is ours still, and is made again at the next change", () => {
+	test("a record that somebody deleted is ours still, and is made again at the next look or change", () => {
 		const presence = presenceIn(100);
 		presence.isOwner();
 		rmSync(file());
 		expect(presence.isOwner()).toBe(true);
+		expect(record().pid).toBe(100);
+		rmSync(file());
 		presence.update({ state: "busy" });
 		expect(record().state).toBe("busy");
 	});

@@ -6,6 +6,7 @@ import {
 	readdirSync,
 	readFileSync,
 	renameSync,
+	rmdirSync,
 	rmSync,
 	statSync,
 	writeFileSync,
@@ -147,6 +148,14 @@ describe("the footer, PSM-039", () => {
 		expect(footer(pi)).toBe("✉ 3 read · 1 awaiting");
 		await pi.emit("session_shutdown", { reason: "quit" });
 		expect(footer(pi)).toBeUndefined();
+	});
+
+	test("L10 is written when it changes, and not at every look", async () => {
+		const pi = await seasonedPi();
+		const shown = vi.spyOn(pi.status, "set");
+		await pi.type(`/mailbox ${peer.address} one`);
+		await later(10_000);
+		expect(shown.mock.calls).toEqual([["mailbox", "✉ 1 awaiting"]]);
 	});
 
 	test("survives a restart, a /reload and a lost state.json", async () => {
@@ -291,7 +300,7 @@ describe("warnings", () => {
 test("L5 folders that were made again are watched, and those that were there before not any more", async () => {
 	const pi = await seasonedPi();
 	rmSync(join(mailRoot(), pi.address), { recursive: true });
-	await later(1000);
+	await later(5000);
 	expect(seams.watchers.map((watcher) => watcher.closed)).toEqual([true, false]);
 });
 
@@ -388,6 +397,42 @@ test("L2 a start that cannot look at all that was left open looks again, and han
 	expect(again.mails()).toHaveLength(1);
 });
 
+test("D18 a start that looks again at what was left open does not take it for a restart in the run that goes on", async () => {
+	const pi = await seasonedPi();
+	await pi.shutDown();
+	before = ({ name, paths }) => name === "walk" && paths[0]?.endsWith("/cur") && fail("EIO");
+	const again = await startFakePi({ file: pi.file });
+	await later(2000);
+	before = () => {};
+	peer.send(again, { kind: "ask" });
+	await later(1000);
+	await again.run({ turns: [{ tools: 1, during: () => later(31_000) }], text: "All is well." });
+	expect(peer.received().map(({ status, body }) => [status, body])).toEqual([["done", "All is well."]]);
+});
+
+test.each([false, true])(
+	"D18 a /reload is no restart: what waits for an answer is not failed (the session's file has more: %s)",
+	async (hasMore) => {
+		const pi = await seasonedPi();
+		pi.events.on("message:inbound", (payload) => Object.assign(payload as object, { handled: true }));
+		const id = peer.send(pi, { kind: "ask" });
+		await later(1000);
+		// What another process added, before this one had the session.
+		if (hasMore) SessionManager.open(pi.file).appendCustomEntry("other", {});
+		await pi.reload();
+		await fileIsRead(pi);
+		await later(2000);
+		expect(peer.received()).toEqual([]);
+		await pi.run({ prompt: "go on", text: "All is well." });
+		expect(peer.received()).toMatchObject([{ in_reply_to: [id], status: "done", body: "All is well." }]);
+	},
+);
+
+/** The session's file is being read meanwhile, for real. */
+async function fileIsRead(pi: FakePi): Promise<void> {
+	for (let n = 0; n < 10; n++) await stat(pi.file);
+}
+
 test("L7 a thousand files that cannot be read, before a good mail: it comes, and no look takes more than twenty of them", async () => {
 	const pi = await seasonedPi();
 	const id = peer.send(pi);
@@ -476,8 +521,7 @@ test("D7 who takes a session over awaits nothing that was answered meanwhile, an
 	expect(pi.status.get("mailbox")).toBe("✉ 1 awaiting");
 	lay(2 ** 22 + 1);
 	await later(2000);
-	// The session file is being read meanwhile, for real.
-	for (let n = 0; n < 10; n++) await stat(pi.file);
+	await fileIsRead(pi);
 	await later(2000);
 	expect(pi.status.get("mailbox")).toBeUndefined();
 });
@@ -504,6 +548,15 @@ describe("after the end of a session", () => {
 		await later(60_000);
 		expect([pi.sent, pi.names("new").length, vi.getTimerCount()]).toEqual([[], 1, 0]);
 		expect(seams.watchers.map((watcher) => watcher.closed)).toEqual([true]);
+	});
+
+	test("PSM-045 nothing is delivered while other extensions still hear of it", async () => {
+		const pi = await startFakePi();
+		peer.send(pi);
+		await pi.run({ prompt: "speak" });
+		await pi.emit("session_shutdown", { reason: "quit" });
+		await later(2000);
+		expect([pi.sent, pi.names("new").length, existsSync(recordPath(pi.address))]).toEqual([[], 1, false]);
 	});
 
 	test("PSM-044 what an earlier process left is not taken in, and comes at the next start", async () => {
@@ -657,13 +710,27 @@ describe("L1 mail that a process had claimed when it ended", () => {
 	test("a copy of a request that cannot be looked up for the moment does not keep its reply back", async () => {
 		const pi = await seasonedPi();
 		const copies = join(mailRoot(), pi.address, "sent");
-		peer.send(pi, { ...reply, inReplyTo: ["01980f5e-7a3c-4d10-8f00-000000000001"] });
-		const id = peer.send(pi);
+		const ids = [peer.send(pi, { ...reply, inReplyTo: ["01980f5e-7a3c-4d10-8f00-000000000001"] }), peer.send(pi)];
 		before = ({ name, paths }) => name === "list" && paths[0] === copies && fail("EIO");
 		await later(5000);
 		expect(pi.hasRunToPlay).toBe(true);
 		await pi.run();
-		expect(pi.mails().at(-1)?.id).toBe(id);
+		expect(pi.mails().map((mail) => mail.id)).toEqual(ids);
+	});
+
+	test("L4 an answer whose request could not be looked up for the moment is not awaited after the next start", async () => {
+		const pi = await seasonedPi();
+		await pi.type(`/mailbox ${peer.address} one`);
+		const copies = join(mailRoot(), pi.address, "sent");
+		before = ({ name, paths }) => name === "read" && paths[0]?.startsWith(copies) && fail("EIO");
+		peer.send(pi, { ...reply, inReplyTo: [peer.received()[0]?.id ?? ""] });
+		await later(1000);
+		expect(footer(pi)).toBe("✉ 1 read · 1 awaiting");
+		before = () => {};
+		await pi.shutDown();
+		const again = await startFakePi({ file: pi.file });
+		await later(1000);
+		expect(footer(again)).toBe("✉ 1 read");
 	});
 });
 
@@ -747,6 +814,17 @@ describe("D12 mail with which Pi ended three times", () => {
 		expect([pi.hasRunToPlay, pi.notifications]).toEqual([true, []]);
 	});
 
+	test("a quit before Pi has begun its run is no end", async () => {
+		let pi = await seasonedPi();
+		peer.send(pi);
+		for (let n = 0; n < 6; n++) {
+			await later(2000);
+			expect(pi.hasRunToPlay).toBe(true);
+			await (n === 2 ? pi.kill() : pi.shutDown());
+			pi = await startFakePi({ file: pi.file });
+		}
+	});
+
 	test("a /reload is no end", async () => {
 		const pi = await seasonedPi();
 		peer.send(pi);
@@ -796,6 +874,14 @@ describe("D7 while another process has the session open", () => {
 		return pi;
 	}
 
+	/** Loses the address while it runs. */
+	async function losingPi(): Promise<FakePi> {
+		const pi = await seasonedPi();
+		layRecord(pi, process.ppid);
+		await later(2000);
+		return pi;
+	}
+
 	test("this one says so once, can send, claims nothing, answers nothing and leaves the record alone", async () => {
 		const pi = await secondPi();
 		peer.send(pi);
@@ -841,6 +927,19 @@ describe("D7 while another process has the session open", () => {
 		expect([pi.mails(), pi.names("new").length, pi.isIdle]).toEqual([[], 2, true]);
 	});
 
+	test("L4 one that loses the address shows no mail as pending that the other receives", async () => {
+		const pi = await seasonedPi();
+		const during = async () => {
+			peer.send(pi);
+			await later(1000);
+			expect(footer(pi)).toBe("✉ 1 pending");
+			layRecord(pi, process.ppid);
+			await later(1000);
+			expect(footer(pi)).toBeUndefined();
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: 1, during }] });
+	});
+
 	test("PSM-094 one that has lost the address scans nothing", async () => {
 		const pi = await seasonedPi();
 		layRecord(pi, process.ppid);
@@ -851,8 +950,11 @@ describe("D7 while another process has the session open", () => {
 		expect([payload, pi.names("new").length]).toEqual([{}, 1]);
 	});
 
-	test("it takes over when that process ends, and brings nothing that it brought", async () => {
-		const pi = await secondPi();
+	test.each<[string, () => Promise<FakePi>]>([
+		["that started second", secondPi],
+		["that had the address before", losingPi],
+	])("one %s takes over when that process ends, and brings nothing that it brought", async (_, start) => {
+		const pi = await start();
 		const [old, left, waiting] = [peer.send(pi), peer.send(pi), peer.send(pi)];
 		const cur = join(mailRoot(), pi.address, "cur");
 		for (const id of [old, left]) {
@@ -872,14 +974,42 @@ describe("D7 while another process has the session open", () => {
 		expect([pi.openCount, record(pi).pid, footer(pi)]).toEqual([0, process.pid, "✉ 3 read"]);
 	});
 
+	test("L3 it fails the ask that the other had not answered, also when a /reload is what takes over", async () => {
+		const pi = await secondPi();
+		const id = peer.send(pi, { kind: "ask" });
+		rmSync(join(mailRoot(), pi.address, "new", pi.names("new")[0] ?? ""));
+		const mail = { address: pi.address, id, from: peer.address, kind: "ask", hops: 0, inReplyTo: [], file: "" };
+		SessionManager.open(pi.file).appendCustomMessageEntry("mailbox", "please", true, { mail });
+		layRecord(pi, 2 ** 22 + 1);
+		await pi.reload();
+		await fileIsRead(pi);
+		await later(1000);
+		expect(peer.received()).toMatchObject([{ in_reply_to: [id], status: "failed" }]);
+	});
+
+	test("L2 when the session's file cannot be read then, it says so, and takes over as soon as it can", async () => {
+		const pi = await secondPi();
+		peer.send(pi);
+		renameSync(pi.file, `${pi.file}.away`);
+		mkdirSync(pi.file);
+		layRecord(pi, 2 ** 22 + 1);
+		const isSaid = () => /cannot be read, so no mail is received yet: EISDIR/.test(pi.notifications.at(-1) ?? "");
+		for (let n = 0; n < 100 && !isSaid(); n++) await later(100).then(() => fileIsRead(pi));
+		expect(isSaid()).toBe(true);
+		expect([pi.sent, pi.names("new").length]).toEqual([[], 1]);
+		rmdirSync(pi.file);
+		renameSync(`${pi.file}.away`, pi.file);
+		for (let n = 0; n < 100 && !pi.hasRunToPlay; n++) await later(100).then(() => fileIsRead(pi));
+		expect(pi.hasRunToPlay).toBe(true);
+	});
+
 	test("L10 its end in the middle of taking over does not end the process", async () => {
 		const pi = await secondPi();
 		peer.send(pi);
 		layRecord(pi, 2 ** 22 + 1);
 		await later(1000);
 		await pi.shutDown();
-		// The session file is being read meanwhile, for real.
-		for (let n = 0; n < 10; n++) await stat(pi.file);
+		await fileIsRead(pi);
 		await later(10_000);
 		expect([pi.sent, pi.names("new").length]).toEqual([[], 1]);
 	});

@@ -1,9 +1,15 @@
 import { EventEmitter } from "node:events";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { createInbox } from "../../src/session/inbox.ts";
 import { createWatch, type Watch } from "../../src/session/watch.ts";
+import { bob, testRoot } from "../support/disk.ts";
 
 /** The watchers that were opened, in order; what the system tells them is told by hand. */
-const opened = vi.hoisted(() => [] as (EventEmitter & { isClosed: boolean; options: object })[]);
+const opened = vi.hoisted(
+	() => [] as (EventEmitter & { isClosed: boolean; options: object; close(): Promise<void> })[],
+);
 vi.mock("chokidar", () => ({
 	watch: (_folder: string, options: object) => {
 		const watcher = Object.assign(new EventEmitter(), {
@@ -48,6 +54,8 @@ test("L5 looks when the watch says so, once for several files, and every second 
 	opened[0]?.emit("ready");
 	for (const name of ["a", "b", "c"]) opened[0]?.emit("add", name);
 	expect(looksIn(1)).toBe(1);
+	opened[0]?.emit("add", "d");
+	expect(looksIn(1)).toBe(1);
 	expect(looksIn(10_000)).toBe(10);
 	expect(said).toEqual([]);
 });
@@ -68,7 +76,9 @@ test("L5 without a watch looks often as long as mail comes, and rarely when none
 test("L5 a watch that was lost is tried again each minute, and is back when the system gives one", () => {
 	opened[0]?.emit("ready");
 	opened[0]?.emit("error", new Error("EMFILE"));
-	vi.advanceTimersByTime(62_000);
+	vi.advanceTimersByTime(58_000);
+	expect(opened).toHaveLength(1);
+	vi.advanceTimersByTime(4000);
 	expect(opened).toHaveLength(2);
 	opened[1]?.emit("error", new Error("EMFILE"));
 	vi.advanceTimersByTime(62_000);
@@ -79,6 +89,40 @@ test("L5 a watch that was lost is tried again each minute, and is back when the 
 	expect(looksIn(10_000)).toBe(10);
 	opened[2]?.emit("add", "a");
 	expect(looksIn(1)).toBe(1);
+});
+
+test("L4 a watch that was given up is not said to be back, whatever it still says of itself", () => {
+	opened[0]?.emit("error", new Error("EMFILE"));
+	opened[0]?.emit("ready");
+	expect(said).toHaveLength(1);
+});
+
+test("L10 one that cannot be closed ends nothing", async () => {
+	const [first] = opened;
+	if (first !== undefined) first.close = () => Promise.reject(new Error("EIO"));
+	watch.renew();
+	await vi.advanceTimersByTimeAsync(1);
+	opened[1]?.emit("add", "a");
+	expect(looksIn(1)).toBe(1);
+});
+
+test("L10 what is no mail and stays in the inbox is no reason to look often", () => {
+	const root = testRoot();
+	const inbox = createInbox(
+		root.open(bob),
+		() => {},
+		() => {},
+	);
+	inbox.watch(() => {
+		looks++;
+		inbox.claim(20);
+	});
+	opened[1]?.emit("error", new Error("EMFILE"));
+	mkdirSync(join(root.boxes(bob).new, "1.json"));
+	vi.advanceTimersByTime(60_000);
+	watch.close();
+	expect(looksIn(10_000)).toBe(5);
+	inbox.close();
 });
 
 test("L10 keeps no process alive", () => {

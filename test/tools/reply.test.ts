@@ -143,6 +143,21 @@ describe("session_mail_reply", () => {
 		expect(pi.notifications.join("\n")).toContain(`could not reply to ${peer.address}: Nothing was sent: ENOSPC`);
 	});
 
+	test("L2 an answer that was sent fails no call, though the session cannot keep that it was, and is sent once", async () => {
+		const id = send("ask");
+		await inRun(async () => {
+			const append = pi.session.appendCustomEntry.bind(pi.session);
+			const disk = vi.spyOn(pi.session, "appendCustomEntry").mockImplementation((type, data) => {
+				const { type: what } = data as { type: string };
+				return what === "settled" ? fail("ENOSPC") : append(type, data);
+			});
+			expect((await reply(id, "yes")).details).toMatchObject({ id, to: peer.address });
+			disk.mockRestore();
+		});
+		await later(60_000);
+		expect(replies()).toEqual([[[id], "done", "yes"]]);
+	});
+
 	test("D27, L4 does not say that it answered when the answer can never be delivered", async () => {
 		const id = send("ask");
 		await inRun(async () => {
