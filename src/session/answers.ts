@@ -57,6 +57,8 @@ export interface AnswersParts {
 	/** Appends a note to the session, and reads it back into the ledger. */
 	note: (note: Note) => void;
 	warn: (text: string) => void;
+	/** The same for what is final: said also while other faults are put down to folders that are out of order. */
+	say: (text: string) => void;
 }
 
 type SettlingNote = Extract<Note, { type: "settling" }>;
@@ -64,7 +66,7 @@ type SettlingNote = Extract<Note, { type: "settling" }>;
 /** The longest answer that is sent, in characters; however it is escaped, a reader accepts its envelope. */
 const maxAnswerCharacters = 256 * 1024;
 
-export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersParts): Answers {
+export function createAnswers({ mailbox, ledger, branch, note, warn, say }: AnswersParts): Answers {
 	const { address } = mailbox;
 	/** Settles that could not be noted: nothing of them is written before they are. */
 	const unnoted: SettlingNote[] = [];
@@ -156,7 +158,8 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			if (outcome.ok) continue;
 			if (isFinished) for (const id of reply.inReplyTo) lost.set(id, outcome.message);
 			const next = isFinished ? "it is not tried again, and stays in this session only" : "it will be tried again";
-			warn(`could not reply to ${reply.to}: ${outcome.message} The answer is kept: ${next}.`);
+			const tell = isFinished ? say : warn;
+			tell(`could not reply to ${reply.to}: ${outcome.message} The answer is kept: ${next}.`);
 		}
 		if (finished.length > 0) noteFinished(finished);
 		return lost;
@@ -190,7 +193,7 @@ export function createAnswers({ mailbox, ledger, branch, note, warn }: AnswersPa
 			}
 			if (owing !== undefined && isPlanned(owing)) throw new Error("its answer cannot be kept in the session yet");
 			mailbox.bury(basename(path), reason);
-			warn(`${path} cannot be delivered and was set aside: ${reason}`);
+			say(`${path} cannot be delivered and was set aside: ${reason}`);
 		},
 		settleRestart() {
 			const finished = lastFinished(branch());

@@ -183,7 +183,7 @@ export function openSession(
 		now: () => performance.now(),
 		warn,
 	});
-	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn });
+	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn, say });
 
 	try {
 		// Asked before the record is ours: that of another process means that this one was not the last to have the session.

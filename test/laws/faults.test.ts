@@ -605,6 +605,28 @@ test("L2, L7 a mail that can never be read keeps no other out", async () => {
 	await world.close();
 });
 
+test("L4 a mail that is set aside while other faults are put down to folders that are out of order is said all the same", async () => {
+	const world = openWorld();
+	const post: Post = { accepted: [], refused: [] };
+	await twoSessions(world);
+	await threeMails(world, post);
+	const first = post.accepted[0]?.id;
+	let isOut = false;
+	// Its file cannot be opened, and from then on no folder can be looked at.
+	world.faults.failWith((_n, { name, paths: [path = ""] }) => {
+		const isIt = name === "read" && path.endsWith(`${first}.json`);
+		isOut ||= isIt;
+		return isIt || (isOut && name !== "read" && !path.includes(".json")) ? "EACCES" : undefined;
+	});
+	await playOn(world, 1500);
+	world.faults.heal();
+	await playOn(world, 2000);
+	expect(world.pi("bob").notifications.join("\n")).toMatch(
+		new RegExp(`${first}\\.json cannot be delivered and was set aside`),
+	);
+	await world.close();
+});
+
 test("L4 only these fail without a word", () => {
 	expect([...silent].filter((kind) => !harmless.has(kind)).sort()).toEqual([]);
 });
