@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import type {
 	ExtensionAPI,
 	ExtensionContext,
@@ -11,10 +12,11 @@ import { systemProcesses } from "./mail/process.ts";
 import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
 import { settingsPath } from "./mail/settings.ts";
+import { diagnoseSession } from "./session/doctor.ts";
 import { mailType } from "./session/ledger.ts";
 import { type Machine, type MailSession, openSession } from "./session/session.ts";
 import { tell } from "./session/warnings.ts";
-import { registerTools, rememberTools, toolNames } from "./tools/register.ts";
+import { mailTools, registerTools, rememberTools, toolNames } from "./tools/register.ts";
 import { renderMail } from "./view/mail.ts";
 
 /**
@@ -22,7 +24,8 @@ import { renderMail } from "./view/mail.ts";
  * copy of this package can still step back (design D25).
  */
 export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMachine()): void {
-	const owner: Owner = { isGone: () => isStale(pi) };
+	const otherCopies = new Set<string>();
+	const owner: Owner = { isGone: () => isStale(pi), met: (path) => otherCopies.add(path) };
 	let session: MailSession | undefined;
 	let isRegistered = false;
 	let offBecause = "it has ended";
@@ -43,7 +46,20 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 		owners.set(ctx.sessionManager, owner);
 		const current = () => session;
 		if (!isRegistered) {
-			registerMailboxCommand(pi, current, () => offBecause);
+			registerMailboxCommand(
+				pi,
+				current,
+				() => offBecause,
+				(context) =>
+					diagnoseSession({
+						pi,
+						ctx: context,
+						machine,
+						session: session ?? offBecause,
+						tools: mailTools(current),
+						otherCopies: [...otherCopies],
+					}),
+			);
 			registerTools(pi, ctx, current);
 			provideHooks(pi, current);
 			pi.registerMessageRenderer(mailType, renderMail);
@@ -89,6 +105,8 @@ export function thisMachine(): Machine {
 interface Owner {
 	/** Whether Pi has dropped it without a `session_shutdown`. */
 	isGone(): boolean;
+	/** Told by a copy that steps back for this one, where it lies. The first version has no such method. */
+	met?(path: string): void;
 }
 
 /** The owner of each session, by its session manager. On `globalThis`, since each copy is a module of its own. */
@@ -115,7 +133,9 @@ function isStale(pi: ExtensionAPI): boolean {
 
 /** What else has this session's mailbox, as one sentence; undefined when nothing has. */
 function rivalOf(pi: ExtensionAPI, ctx: ExtensionContext): string | undefined {
-	if (owners.get(ctx.sessionManager)?.isGone() === false) {
+	const owner = owners.get(ctx.sessionManager);
+	if (owner?.isGone() === false) {
+		owner.met?.(fileURLToPath(import.meta.url));
 		return "pi-session-mail is loaded twice, so this copy does nothing; remove one of the two with: pi remove <source>";
 	}
 	const foreign = pi.getAllTools().find((tool) => toolNames.includes(tool.name));

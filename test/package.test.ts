@@ -1,4 +1,4 @@
-import { cpSync, existsSync, readdirSync, symlinkSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { packAndInstall } from "./support/install.ts";
@@ -42,10 +42,35 @@ test("D4 the published package, installed as a user would, carries mail, and is 
 		"dist/core.mjs",
 		"package.json",
 		"session-mail.schema.json",
+		"skills/session-mail/SKILL.md",
 		"src/extension.js",
 	]);
 	expect(readdirSync(join(folder, "..")).filter((name) => !name.startsWith("."))).toEqual(["pi-session-mail"]);
 	await exchangeMail(home);
+});
+
+test("the published package brings its skill, which Pi lists and tells the model of at the price that README.md names", async () => {
+	const home = makeHome();
+	const folder = await packAndInstall(home);
+	const pi = await startPi({ home, extensions: [] });
+	const response = await pi.command({ type: "get_commands" });
+	const commands = response.success && response.command === "get_commands" ? response.data.commands : [];
+	expect(commands.filter(({ source }) => source === "skill")).toEqual([
+		expect.objectContaining({
+			name: "skill:session-mail",
+			sourceInfo: expect.objectContaining({ path: join(folder, "skills/session-mail/SKILL.md"), origin: "package" }),
+		}),
+	]);
+	await pi.prompt("/skill:session-mail Who is there?");
+	await pi.settled();
+	const [system, user] = pi.modelRequests()[0]?.messages ?? [];
+	const told = system?.text.split(/(?=<skill>)/).find((part) => part.includes("<name>session-mail<")) ?? "";
+	expect(told).toContain("<description>How to work with other Pi sessions");
+	const [, always] = /(\d+) are always in the prompt/.exec(readFileSync(join(repository, "README.md"), "utf8")) ?? [];
+	const cost = told.slice(0, told.indexOf("</skill>") + "</skill>".length).replace(home.path, "").length / 4;
+	expect(Math.abs(Number(always) - cost)).toBeLessThan(15);
+	expect(user?.text).toContain("# Mail between sessions");
+	expect(user?.text).toContain("Who is there?");
 });
 
 test("D4 a checkout without a bundle loads its source, and carries mail as well", async () => {

@@ -1,19 +1,27 @@
 import { writeSync } from "node:fs";
 import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
 import { shortAddress } from "../mail/address.ts";
+import { reportOf } from "../mail/doctor.ts";
+import type { Finding, Findings } from "../mail/finding.ts";
 import { displayName, resolve } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
+import { inSlices } from "../session/slices.ts";
+import { isStale } from "../session/warnings.ts";
 
 const elsewhere = "another process has this session open and receives its mail; close one of the two.";
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
 
-/** Registers `/mailbox`: this session's address, a request to another session, mail off and on, and pruning. `current` is the session that has the mailbox; without one, `reasonOff` says why. */
+/**
+ * Registers `/mailbox`: this session's address, a request to another session, mail off and on, pruning, and the doctor.
+ * `current` is the session that has the mailbox; without one, `reasonOff` says why. `diagnose` works without one.
+ */
 export function registerMailboxCommand(
 	pi: ExtensionAPI,
 	current: () => MailSession | undefined,
 	reasonOff: () => string,
+	diagnose: (ctx: ExtensionCommandContext) => Findings,
 ): void {
 	pi.registerCommand("mailbox", {
 		description: "Show this session's address, or send a request: /mailbox <to> <text>",
@@ -21,7 +29,8 @@ export function registerMailboxCommand(
 		async handler(argument, ctx) {
 			const session = current();
 			const typed = argument.trim();
-			if (session === undefined)
+			if (typed === "doctor") await showFindings(diagnose(ctx), ctx);
+			else if (session === undefined)
 				refuse(ctx, typed, `Nothing was sent: this session has no mailbox, because ${reasonOff()}.`);
 			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
 			// With a text behind it, each of these words is the name of a session.
@@ -86,6 +95,7 @@ function completions(typed: string, session: MailSession | undefined) {
 }
 
 const ownWords = {
+	doctor: "look for what is wrong, and how to mend it",
 	off: "keep mail waiting",
 	on: "let mail come again",
 	prune: "remove the mailbox folders of closed sessions",
@@ -154,6 +164,14 @@ function switchMail(session: MailSession, ctx: ExtensionCommandContext, isOn: bo
 
 function pruneFolders(session: MailSession, ctx: ExtensionCommandContext): void {
 	session.prune((count) => say(ctx, `Removed ${count} mailbox folders of closed sessions`));
+}
+
+async function showFindings(findings: Findings, ctx: ExtensionCommandContext): Promise<void> {
+	const found: Finding[] = [];
+	const failed = (what: string) => found.push({ level: "error", what });
+	await new Promise<void>((done) => inSlices(findings, (finding) => finding && found.push(finding), done, failed));
+	// The session may have been replaced meanwhile.
+	if (!isStale(ctx)) say(ctx, reportOf(found));
 }
 
 /** Tells the person something; in print mode on standard output, so that scripts see it. */

@@ -12,6 +12,7 @@ import {
 	readSync,
 	renameSync,
 	rmdirSync,
+	statfsSync,
 	unlinkSync,
 	writeFileSync,
 } from "node:fs";
@@ -20,6 +21,16 @@ import writeFileAtomic from "write-file-atomic";
 
 /** What lies at a path, links not followed. */
 export type EntryType = "file" | "folder" | "other";
+
+/** A file system (statfs(2)). */
+export interface Space {
+	/** The number of its kind, on Linux; elsewhere it says nothing. */
+	type: number;
+	/** What this user may still write. */
+	freeBytes: number;
+	/** How many files can still be made; undefined where there is no limit. */
+	freeFiles: number | undefined;
+}
 
 /**
  * Every operation the mailbox does on disk. All are synchronous, throw Node's own errors (`error.code`) or
@@ -51,6 +62,10 @@ export interface Disk {
 	entry(path: string): EntryType | undefined;
 	/** When an entry was last changed, in milliseconds since 1970, by whichever of its two times is later; undefined when it is not there. */
 	changed(path: string): number | undefined;
+	/** The permission bits of an entry, such as 0o700; undefined when it is not there. */
+	mode(path: string): number | undefined;
+	/** What the file system at a path is, and what is left in it. */
+	space(path: string): Space;
 	/** Removes an empty folder. */
 	removeFolder(path: string): void;
 	/** Makes created, renamed and removed names in a folder survive a power cut. Does nothing on Windows, which cannot. */
@@ -142,6 +157,15 @@ export function nodeDisk(): Disk {
 		changed(path) {
 			const stats = lstatSync(path, { throwIfNoEntry: false });
 			return stats === undefined ? undefined : Math.max(stats.mtimeMs, stats.ctimeMs);
+		},
+		mode(path) {
+			const stats = lstatSync(path, { throwIfNoEntry: false });
+			return stats === undefined ? undefined : stats.mode & 0o777;
+		},
+		space(path) {
+			const { type, bsize, bavail, files, ffree } = statfsSync(path);
+			// Some file systems make room for a file when it comes, and say 0 of 0.
+			return { type, freeBytes: bavail * bsize, freeFiles: files === 0 ? undefined : ffree };
 		},
 		removeFolder: rmdirSync,
 		syncFolder(folder) {

@@ -429,7 +429,7 @@ const leftoverMs = 36 * 60 * 60 * 1000;
 const rewritePattern = /\.(?:open|reason|receipt|json)\.\d+$/;
 
 /** Longest name of a mail: with the endings of its mark and its reason it still has to fit. */
-const maxNameBytes = 220;
+export const maxNameBytes = 220;
 
 /** Errors that say something of the file. All others say something of the machine: worth another try later. */
 const errorsOfTheFile = new Set(["EACCES", "EPERM", "ENOENT"]);

@@ -70,14 +70,19 @@ function removeFromFuture(disk: Disk, lockfilePath: string, staleMs: number): vo
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
+/** The address whose folder a prune has moved aside under this name; undefined for other names. */
+export function movedAside(name: string): string | undefined {
+	const address = asidePattern.exec(name)?.[1];
+	return address !== undefined && isAddress(address) && canonicalAddress(address) === address ? address : undefined;
+}
+
 const asidePattern = /^\.pruning\.(.+)\.[0-9a-f-]{36}$/;
 const seenOldPrefix = ".old.";
 
 function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
 	const { disk, root, self, running } = options;
-	const aside = asidePattern.exec(name)?.[1];
+	const aside = movedAside(name);
 	if (aside !== undefined) {
-		if (!isAddress(aside) || canonicalAddress(aside) !== aside) return;
 		// Left by a process that ended in the middle.
 		yield* finish(options, aside, join(root, name));
 	} else if (name.startsWith(seenOldPrefix)) {

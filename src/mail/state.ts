@@ -34,7 +34,7 @@ export interface MailboxState {
 
 /** Opens the state of a mailbox folder. */
 export function openState(disk: Disk, folder: string): MailboxState {
-	const file = join(folder, "state.json");
+	const file = fileIn(folder);
 	const saved = read(disk, file);
 	const awaiting = new Map(Object.entries(saved?.awaiting ?? {}));
 	let counted = saved?.counted ?? "";
@@ -107,6 +107,15 @@ export function openState(disk: Disk, folder: string): MailboxState {
 			if (changed || isOurs) write(isOurs ? lastStamp : reservedStamp);
 		},
 	};
+}
+
+/** The stamp in the state of a mailbox folder, in milliseconds since 1970; undefined when there is none. */
+export function savedStamp(disk: Disk, folder: string): number | undefined {
+	return read(disk, fileIn(folder))?.stamp;
+}
+
+function fileIn(folder: string): string {
+	return join(folder, "state.json");
 }
 
 const stateSchema = z.object({

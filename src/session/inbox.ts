@@ -23,6 +23,8 @@ export interface Inbox {
 	readonly waitingCount: number;
 	/** Whether `new/` could be listed when it was last scanned. */
 	readonly isReadable: boolean;
+	/** Why the inbox is looked into again and again instead of watched; undefined while a watch works, and when nothing was to be watched. */
+	readonly unwatchedBecause: string | undefined;
 	close(): void;
 }
 
@@ -132,6 +134,9 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 		},
 		get isReadable() {
 			return isReadable;
+		},
+		get unwatchedBecause() {
+			return watch?.lostBecause;
 		},
 		close: () => watch?.close(),
 	};

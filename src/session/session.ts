@@ -60,6 +60,10 @@ export interface MailSession {
 	readonly hops: number;
 	/** Whether this process receives the session's mail, and not another one that has it open. */
 	readonly isOwner: boolean;
+	/** False while mail is switched off. */
+	readonly isReceiving: boolean;
+	/** Why new mail is looked for instead of watched for; undefined while it is watched for, and in print mode. */
+	readonly unwatchedBecause: string | undefined;
 	/** A request of another extension, to an address; `id` is its choice (see `Draft`). */
 	request(to: string, body: string, id: string | undefined): Delivered | Refusal;
 	/** Answers one open ask now. */
@@ -352,6 +356,12 @@ export function openSession(
 		},
 		get isOwner() {
 			return isOwner;
+		},
+		get isReceiving() {
+			return ledger.isReceiving;
+		},
+		get unwatchedBecause() {
+			return inbox.unwatchedBecause;
 		},
 		request(to, body, id) {
 			const count = runStart === undefined ? 0 : hops.count;

@@ -7,6 +7,8 @@ export interface Watch {
 	renew(): void;
 	/** Something new was found: more may come soon. */
 	found(): void;
+	/** Why the folder is looked into again and again instead of watched; undefined while the watch works. */
+	readonly lostBecause: string | undefined;
 	close(): void;
 }
 
@@ -21,7 +23,7 @@ const retryMs = 60_000;
 /** Calls `onMail` soon after something was added to the folder, and from time to time in any case. `say` hears of a watch that is lost, and that it is back. */
 export function createWatch(folder: string, onMail: () => void, say: (text: string) => void): Watch {
 	let watcher: FSWatcher | undefined;
-	let isLost = false;
+	let lostBecause: string | undefined;
 	let retryAt = 0;
 	let activeUntil = 0;
 	let isComing = false;
@@ -54,20 +56,20 @@ export function createWatch(folder: string, onMail: () => void, say: (text: stri
 	function lost(reason: string): void {
 		close();
 		retryAt = performance.now() + retryMs;
-		if (!isLost)
+		if (lostBecause === undefined)
 			say(`new mail cannot be watched for and is looked for every ${pollMs.quiet / 1000} s instead: ${reason}`);
-		isLost = true;
+		lostBecause = reason;
 	}
 
 	function works(): void {
-		if (isLost) say("new mail is watched for again");
-		isLost = false;
+		if (lostBecause !== undefined) say("new mail is watched for again");
+		lostBecause = undefined;
 	}
 
 	function schedule(): void {
 		clearTimeout(timer);
 		const isActive = performance.now() < activeUntil;
-		timer = setTimeout(look, !isLost ? sweepMs : isActive ? pollMs.active : pollMs.quiet).unref();
+		timer = setTimeout(look, lostBecause === undefined ? sweepMs : isActive ? pollMs.active : pollMs.quiet).unref();
 	}
 
 	function look(): void {
@@ -82,6 +84,9 @@ export function createWatch(folder: string, onMail: () => void, say: (text: stri
 		renew,
 		found() {
 			activeUntil = performance.now() + activeMs;
+		},
+		get lostBecause() {
+			return lostBecause;
 		},
 		close() {
 			clearTimeout(timer);

@@ -3,16 +3,21 @@ import { askTool } from "./ask.ts";
 import { listTool } from "./list.ts";
 import { replyTool } from "./reply.ts";
 import { sendTool } from "./send.ts";
-import type { CurrentSession } from "./tool.ts";
+import type { CurrentSession, Tool } from "./tool.ts";
 
 /** The names of the model's tools, which copies of this package share (PSM-073). */
 export const toolNames = ["session_mail_list", "session_mail_ask", "session_mail_reply", "session_mail_send"];
+
+/** The model's tools. */
+export function mailTools(current: CurrentSession): Tool[] {
+	return [listTool(current), askTool(current), replyTool(current), sendTool(current)];
+}
 
 /** Registers the model's tools. One that the user had switched off in this session stays off (design D25). */
 export function registerTools(pi: ExtensionAPI, ctx: ExtensionContext, current: CurrentSession): void {
 	const off = offAtReload.get(ctx.sessionManager) ?? switchedOff(ctx.sessionManager.getBranch());
 	offAtReload.delete(ctx.sessionManager);
-	for (const tool of [listTool(current), askTool(current), replyTool(current), sendTool(current)]) {
+	for (const tool of mailTools(current)) {
 		pi.registerTool(off.has(tool.name) ? { ...tool, defaultActive: false } : tool);
 	}
 }

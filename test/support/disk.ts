@@ -154,6 +154,14 @@ export function watchedDisk(before: (operation: Operation) => unknown, disk: Dis
 			step("changed", path);
 			return disk.changed(path);
 		},
+		mode(path) {
+			step("mode", path);
+			return disk.mode(path);
+		},
+		space(path) {
+			step("space", path);
+			return disk.space(path);
+		},
 		removeFolder(path) {
 			step("removeFolder", path);
 			disk.removeFolder(path);

@@ -1,0 +1,153 @@
+import { join } from "node:path";
+import { canonicalAddress, isAddress } from "./address.ts";
+import { boxesOf } from "./boxes.ts";
+import { maxUnread } from "./deliver.ts";
+import { type Disk, errorCode, errorMessage, errorReason } from "./disk.ts";
+import type { RecordOptions, Sightings } from "./examine-records.ts";
+import { dayMs, duration, type Findings, hourMs, minuteMs, quoted } from "./finding.ts";
+import { maxNameBytes } from "./mailbox.ts";
+import { movedAside } from "./prune.ts";
+import { field, oneLine, pathField } from "./text.ts";
+
+type MailOptions = Pick<RecordOptions, "disk" | "root" | "now">;
+
+/** Every mailbox of the root: mail that is stuck, mail that is dead, and what is no mail. Reads no mail. */
+export function* examineMail(options: MailOptions, sightings: Sightings, leftovers: string[]): Findings<string> {
+	const { disk, root, now } = options;
+	let count = 0;
+	for (const name of disk.walk(root)) {
+		yield undefined;
+		const path = join(root, name);
+		if (movedAside(name) !== undefined || name.startsWith(".doctor-")) {
+			if (now() - (disk.changed(path) ?? now()) > leftoverMs) leftovers.push(path);
+			continue;
+		}
+		if (!isAddress(name) || canonicalAddress(name) !== name) continue;
+		try {
+			if (disk.entry(path) === "folder") yield* examineMailbox(options, name, sightings);
+			else {
+				const what = `${pathField(path)} stands where a mailbox could be, and is no folder`;
+				yield { level: "warning", what, mend: `if nobody needs it, run: rm -- ${quoted(path)}` };
+			}
+			count++;
+		} catch (error) {
+			// Pruned meanwhile.
+			if (errorCode(error) === "ENOENT") continue;
+			const what = `${pathField(path)} cannot be looked into: ${oneLine(errorReason(error))}`;
+			yield { level: "error", what, mend: `see whose it is, run: ls -la -- ${quoted(path)}` };
+		}
+	}
+	return `no mail is stuck or was set aside in ${count === 1 ? "1 mailbox" : `${count} mailboxes`}`;
+}
+
+/** What a prune, or an examination that was cut short, has left in the root. */
+export function* examineLeftovers(leftovers: readonly string[]): Findings<string> {
+	for (const path of leftovers) {
+		const shown = pathField(path);
+		yield path.includes(".pruning.")
+			? {
+					level: "warning",
+					what: `${shown} was moved aside by a prune that was cut short`,
+					mend: "in a Pi session type /mailbox prune, which ends it: mail that is unread is put back",
+				}
+			: { level: "warning", what: `${shown} is a left-over probe`, mend: `run: rm -- ${quoted(path)}` };
+	}
+	return "no prune was cut short";
+}
+
+function* examineMailbox(options: MailOptions, address: string, { sessions, ahead }: Sightings): Findings {
+	const { disk, root, now } = options;
+	const boxes = boxesOf(root, address);
+	const session = sessions.get(address);
+	const isOpen = session !== undefined && session.judgement !== "gone";
+	for (const path of Object.values(boxes)) {
+		const ms = disk.changed(path) ?? 0;
+		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `run: touch -- ${quoted(path)}` });
+	}
+	const start = `in the folder where it worked, run: pi --session-id ${address}`;
+
+	const names = isFolder(disk, boxes.new) ? disk.list(boxes.new).sort() : [];
+	let waiting = 0;
+	let waitsMs = 0;
+	for (const name of names) {
+		yield undefined;
+		const path = join(boxes.new, name);
+		const problem = notMail(disk, path, name);
+		if (problem !== undefined) {
+			if (!name.startsWith(".doctor-") || now() - (disk.changed(path) ?? now()) > leftoverMs) {
+				const what = `${pathField(path)} is not mail and is passed over: ${problem}`;
+				yield { level: "warning", what, mend: `if nobody needs it, run: rm -r -- ${quoted(path)}` };
+			}
+			continue;
+		}
+		waiting++;
+		waitsMs = Math.max(waitsMs, now() - (disk.changed(path) ?? now()));
+		const ms = Number(/^(\d{15})-/.exec(name)?.[1] ?? 0);
+		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `let session ${address} read its mail` });
+	}
+	if (waiting >= nearlyFull) {
+		const isFull = waiting >= maxUnread;
+		const what = `${waiting} mails wait for ${address}; ${isFull ? "more is refused" : `from ${maxUnread} on more is refused`}`;
+		const mend = isOpen ? `let session ${address} read its mail` : start;
+		yield { level: isFull ? "error" : "warning", what, mend };
+	}
+	if (session?.judgement === "running" && waitsMs > hourMs) {
+		const isOff = session.record.x.receiving === false;
+		const why = isOff ? " where mail is off" : "";
+		const what = `mail waits for ${duration(waitsMs)} for ${address}, which runs${why}`;
+		yield {
+			level: "warning",
+			what,
+			mend: isOff
+				? "in that session type /mailbox on"
+				: "look whether that session is busy or waits for you; else end it and start it again",
+		};
+	}
+
+	let open = 0;
+	let openMs = 0;
+	for (const name of isFolder(disk, boxes.cur) ? disk.walk(boxes.cur) : []) {
+		yield undefined;
+		const path = join(boxes.cur, name);
+		if (name.endsWith(".json.open") && !isOpen) {
+			const ageMs = now() - (disk.changed(path) ?? now());
+			if (ageMs > dayMs) open++;
+			openMs = Math.max(openMs, ageMs);
+		} else if (name.endsWith(".reason")) {
+			const mail = path.slice(0, -".reason".length);
+			// It is still being set aside.
+			if (disk.entry(`${mail}.open`) !== undefined) continue;
+			const what = `${pathField(mail)} could not be delivered: ${reasonIn(disk, path)}`;
+			yield { level: "warning", what, mend: `when you have read it, run: rm -f -- ${quoted(mail)} ${quoted(path)}` };
+		}
+	}
+	if (open > 0) {
+		const what = `${open === 1 ? "1 mail" : `${open} mails`} for ${address}, claimed ${duration(openMs)} ago, did not get into its conversation, and it does not run`;
+		yield { level: "warning", what, mend: start };
+	}
+}
+
+function isFolder(disk: Disk, path: string): boolean {
+	return disk.entry(path) === "folder";
+}
+
+/** Why the inbox will not claim a name. */
+function notMail(disk: Disk, path: string, name: string): string | undefined {
+	if (!name.endsWith(".json")) return "its name does not end in .json";
+	if (Buffer.byteLength(name) > maxNameBytes) return "its name is too long";
+	const type = disk.entry(path);
+	return type === undefined || type === "file" ? undefined : "it is not a regular file";
+}
+
+function reasonIn(disk: Disk, path: string): string {
+	try {
+		return field(disk.read(path, 4096).trim(), 200);
+	} catch (error) {
+		return oneLine(errorMessage(error));
+	}
+}
+
+/** How many waiting mails are worth a word before the inbox is full. */
+const nearlyFull = Math.floor(maxUnread * 0.9);
+/** What is younger may be the work of a process that runs. */
+const leftoverMs = 5 * minuteMs;

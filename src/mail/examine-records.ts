@@ -1,0 +1,72 @@
+import { join } from "node:path";
+import { canonicalAddress, isAddress } from "./address.ts";
+import type { Disk } from "./disk.ts";
+import { dayMs, type Findings, quoted } from "./finding.ts";
+import type { Processes } from "./process.ts";
+import { runningFolder } from "./root.ts";
+import { openRecordFolder } from "./running-folder.ts";
+import { type Judgement, judge, type RunningRecord } from "./running-record.ts";
+import { field, pathField } from "./text.ts";
+
+/** What was found while others were examined. */
+export interface Sightings {
+	/** Sessions with a record, and whether they run. */
+	sessions: Map<string, { record: RunningRecord; judgement: Judgement }>;
+	/** What bears a time of more than a day from now, in milliseconds since 1970. */
+	ahead: { path: string; ms: number; mend: string }[];
+}
+
+export interface RecordOptions {
+	disk: Disk;
+	root: string;
+	processes: Processes;
+	/** Milliseconds since 1970. */
+	now: () => number;
+}
+
+/** The running records: stale ones, those that cannot be judged or read, and what is none. Removes nothing, unlike `running.ts`. */
+export function* examineRecords(
+	{ disk, root, processes, now }: RecordOptions,
+	{ sessions, ahead }: Sightings,
+): Findings<string> {
+	const folder = openRecordFolder(disk, root, now);
+	const records: RunningRecord[] = [];
+	for (const name of folder.names()) {
+		yield undefined;
+		if (name.startsWith(".") || rewritePattern.test(name)) continue;
+		const path = join(runningFolder(root), name);
+		const address = name.replace(/\.json$/, "");
+		const isRecordName = name.endsWith(".json") && isAddress(address) && canonicalAddress(address) === address;
+		const seen = isRecordName ? folder.see(address) : undefined;
+		if (seen?.kind === "record") records.push(seen.record);
+		else if (seen?.kind !== "nothing") {
+			const reason = seen === undefined ? "its name is not an address" : field(seen.reason, maxReason);
+			const what = `${pathField(path)} is no record of a running session: ${reason}`;
+			yield { level: "warning", what, mend: `if nobody needs it, run: rm -r -- ${quoted(path)}` };
+		}
+	}
+	const pids = new Set(records.map(({ pid }) => pid).filter((pid) => processes.exists(pid)));
+	const tokens = processes.startTokens([...pids]);
+	for (const record of records) {
+		const { address, pid } = record;
+		const judgement = judge(record, processes.self, { exists: pids.has(pid), started: tokens.get(pid) });
+		sessions.set(address, { record, judgement });
+		const path = folder.pathOf(address);
+		const shown = `${address}${record.name === undefined ? "" : ` (${field(record.name)})`}`;
+		if (judgement === "gone") {
+			const what = `session ${shown} is recorded as running, and its process ${pid} has ended`;
+			yield { level: "warning", what, mend: `run: rm -- ${quoted(path)}` };
+		} else if (judgement === "unknown") {
+			const what = `session ${shown} runs in another container, or has ended there: that cannot be told from here`;
+			yield { level: "warning", what, mend: `if it has ended, run: rm -- ${quoted(path)}` };
+		}
+		const ms = Date.parse(record.updated);
+		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `end session ${address} and start it again` });
+	}
+	const count = [...sessions.values()].filter(({ judgement }) => judgement === "running").length;
+	return `${count} ${count === 1 ? "session runs" : "sessions run"}, and every record is one of them`;
+}
+
+/** A rewrite in progress (write-file-atomic). */
+const rewritePattern = /\.json\.\d+$/;
+const maxReason = 200;
