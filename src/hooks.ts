@@ -32,13 +32,18 @@ export function provideHooks(pi: ExtensionAPI, current: () => MailSession | unde
 
 /** Announces a claimed mail on `message:inbound`; true when a listener took it over. */
 export function announceMail(pi: ExtensionAPI, { envelope, path }: OpenMail, requests: readonly SentCopy[]): boolean {
+	// Copies, so that no listener changes ours. Their bodies are the same texts: a large one is not held once more.
 	const payload: MessageInbound = {
-		envelope: structuredClone(envelope),
+		envelope: copyOf(envelope),
 		path,
-		requests: structuredClone([...requests]),
+		requests: requests.map((request) => ({ path: request.path, envelope: copyOf(request.envelope) })),
 	};
 	pi.events.emit("message:inbound", payload);
 	return payload.handled === true;
+}
+
+function copyOf(envelope: Envelope): Envelope {
+	return { ...envelope, in_reply_to: [...envelope.in_reply_to] };
 }
 
 function send(payload: { [key: string]: unknown }, session: MailSession | undefined): void {

@@ -89,12 +89,16 @@ export interface Sender {
  * Delivers one mail: afterwards it lies in the recipient's `new/` and, unless it is a reply, as a copy in `sent/`; or
  * nothing was sent and nothing is left. The system calls in order, and what a crash after each leaves:
  *
- *   write and fsync tmp/<name>      rubbish in the recipient's tmp/
+ *   write tmp/<name>                rubbish in the recipient's tmp/
  *   write sent/<id>.receipt         (for an id of the caller's only) the same, and a receipt without a mail: the next try sends
- *   link it as sent/<name>.part     the same, and a .part whose mail is nowhere: removed at the sender's next start
+ *   link it as sent/<name>.part     the same, and a .part whose mail is nowhere: removed at the sender's next start, as is one
+ *                                   that a power cut left empty or cut short, which only one of a mail in tmp/ can be
+ *   fsync tmp/<name>                the same
  *   rename tmp/<name> to new/       delivered; the .part becomes the copy at the sender's next start
  *   fsync new/ and sent/            the same, and a power cut cannot undo it
  *   rename .part to sent/<name>     done
+ *
+ * The mail is linked before its fsync, so that a journal takes both to the disk at once: a flush is what a mail costs.
  */
 export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const { disk, state } = sender;
@@ -108,7 +112,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const envelope = envelopeOf(sender.address, to, draft, time);
 	const hasOwnId = draft.id !== undefined;
 	// Encoded once: a large mail is held as few times as can be.
-	const content = Buffer.from(serialiseEnvelope(envelope));
+	const content = serialiseEnvelope(envelope);
 	const unreadable = unreadableBecause(envelope, content.length);
 	if (unreadable !== undefined) return unreadable;
 	const boxes = boxesOf(sender.root, to);
@@ -136,7 +140,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const made: string[] = [];
 	let name: string;
 	try {
-		name = write(sender, boxes, { id: envelope.id, content, time, durable }, made);
+		name = write(sender, boxes, { id: envelope.id, content, time }, made);
 		if (hasOwnId) {
 			made.push(receiptPath(sent, envelope.id));
 			writeReceipt(disk, sent, name, durable, envelope);
@@ -146,6 +150,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 			made.push(part);
 			copy(disk, join(boxes.tmp, name), part, content, durable);
 		}
+		if (durable) disk.syncFile(join(boxes.tmp, name));
 		disk.rename(join(boxes.tmp, name), join(boxes.new, name));
 	} catch (error) {
 		for (const path of made.reverse()) succeeds(() => disk.remove(path));
@@ -226,14 +231,14 @@ function again({ disk, root, boxes, isDurable }: Sender, receipt: Receipt, draft
 function write(
 	{ disk, state }: Sender,
 	boxes: Boxes,
-	{ id, content, time, durable }: { id: string; content: Uint8Array; time: number; durable: boolean },
+	{ id, content, time }: { id: string; content: Uint8Array; time: number },
 	made: string[],
 ): string {
 	for (let tries = 0; ; tries++) {
 		const name = envelopeFileName(state.nextStamp(time), id);
 		const unfinished = join(boxes.tmp, name);
 		try {
-			disk.create(unfinished, content, durable);
+			disk.create(unfinished, content);
 		} catch (error) {
 			if (errorCode(error) === "EEXIST" && tries < maxTries) continue;
 			throw error;
@@ -269,7 +274,7 @@ function copy(disk: Disk, from: string, to: string, content: Uint8Array, durable
 		disk.link(from, to);
 	} catch (error) {
 		if (!linkless.has(errorCode(error) ?? "")) throw error;
-		disk.create(to, content, durable);
+		createSafe(disk, to, content, durable);
 	}
 }
 
@@ -279,8 +284,13 @@ function finish(disk: Disk, part: string, to: string, content: Uint8Array, durab
 		disk.rename(part, to);
 	} catch (error) {
 		if (errorCode(error) !== "ENOENT") throw error;
-		disk.create(to, content, durable);
+		createSafe(disk, to, content, durable);
 	}
+}
+
+function createSafe(disk: Disk, path: string, content: Uint8Array, durable: boolean): void {
+	disk.create(path, content);
+	if (durable) disk.syncFile(path);
 }
 
 /** Nothing is sent that its reader would set aside. */

@@ -42,8 +42,8 @@ export interface Disk {
 	 * Throws {@link UnfitError} when something else lies there, or another user's folder. Parents must exist.
 	 */
 	ensureFolder(path: string): boolean;
-	/** Creates a file of mode 0600 that must not exist yet (EEXIST). `durable`: its content is fsynced. Leaves nothing on failure. */
-	create(path: string, content: string | Uint8Array, durable: boolean): void;
+	/** Creates a file of mode 0600 that must not exist yet (EEXIST). Leaves nothing on failure. */
+	create(path: string, content: string | Uint8Array): void;
 	/** Replaces a small file as a whole: a reader sees the old text or the new. Not fsynced: for what can be rebuilt. */
 	replace(path: string, text: string): void;
 	/** Reads a regular file as UTF-8. Throws {@link UnfitError} for anything else, for more than `maxBytes`, and for invalid UTF-8. */
@@ -68,6 +68,8 @@ export interface Disk {
 	space(path: string): Space;
 	/** Removes an empty folder. */
 	removeFolder(path: string): void;
+	/** Makes what a file holds survive a power cut. */
+	syncFile(path: string): void;
 	/** Makes created, renamed and removed names in a folder survive a power cut. Does nothing on Windows, which cannot. */
 	syncFolder(folder: string): void;
 }
@@ -95,11 +97,10 @@ export function nodeDisk(): Disk {
 			if (made !== undefined) throw new UnfitError(`${path} ${made}`);
 			return false;
 		},
-		create(path, content, durable) {
+		create(path, content) {
 			const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
 			try {
 				writeFileSync(file, content);
-				if (durable) fsyncSync(file);
 				closeSync(file);
 			} catch (error) {
 				quietly(() => closeSync(file));
@@ -119,14 +120,17 @@ export function nodeDisk(): Disk {
 				if (!stats.isFile()) throw new UnfitError("it is not a regular file");
 				if (stats.size > maxBytes)
 					throw new UnfitError(`it has ${stats.size} bytes, more than the limit of ${maxBytes}`);
-				const bytes = Buffer.allocUnsafe(stats.size);
+				const bytes = new Uint8Array(stats.size);
 				let length = 0;
 				while (length < bytes.length) {
 					const got = readSync(file, bytes, length, bytes.length - length, length);
 					if (got === 0) break;
 					length += got;
 				}
-				return decodeUtf8(bytes.subarray(0, length));
+				const text = decodeUtf8(bytes.subarray(0, length));
+				// Gives the memory back at once: what is made of a large text needs as much again.
+				bytes.buffer.transfer(0);
+				return text;
 			} finally {
 				closeSync(file);
 			}
@@ -168,14 +172,10 @@ export function nodeDisk(): Disk {
 			return { type, freeBytes: bavail * bsize, freeFiles: files === 0 ? undefined : ffree };
 		},
 		removeFolder: rmdirSync,
+		// Windows flushes only what is open for writing.
+		syncFile: (path) => sync(path, constants.O_WRONLY | noFollow),
 		syncFolder(folder) {
-			if (process.platform === "win32") return;
-			const directory = openSync(folder, constants.O_RDONLY);
-			try {
-				fsyncSync(directory);
-			} finally {
-				closeSync(directory);
-			}
+			if (process.platform !== "win32") sync(folder, constants.O_RDONLY);
 		},
 	};
 }
@@ -216,6 +216,15 @@ function openToRead(path: string): number {
 	} catch (error) {
 		if (errorCode(error) === "ELOOP") throw new UnfitError("it is a symlink");
 		throw error;
+	}
+}
+
+function sync(path: string, flags: number): void {
+	const file = openSync(path, flags);
+	try {
+		fsyncSync(file);
+	} finally {
+		closeSync(file);
 	}
 }
 

@@ -77,7 +77,7 @@ function* examineFolder(disk: Disk, path: string): Findings<Use> {
 	}
 	try {
 		const probe = probeIn(path);
-		disk.create(probe, "", false);
+		disk.create(probe, "");
 		disk.remove(probe);
 	} catch (error) {
 		yield { level: "error", what: `${shown} cannot be written: ${reasonOf(error)}`, mend: unwritable(error, path) };
@@ -121,7 +121,8 @@ function* examineOperations(disk: Disk, root: string, where: string): Findings<b
 	const found: Finding[] = [];
 	let ignoresCase = false;
 	try {
-		disk.create(probe, "probe\n", true);
+		disk.create(probe, "probe\n");
+		disk.syncFile(probe);
 		disk.syncFolder(root);
 	} catch (error) {
 		const what = `${where} does not flush files, so what is sent may not survive a power cut: ${reasonOf(error)}`;

@@ -173,7 +173,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	/** Makes the open mark; false when it is there already, from a claim that was cut short. */
 	function mark(name: string): boolean {
 		try {
-			disk.create(markOf(name), "", false);
+			disk.create(markOf(name), "");
 			return true;
 		} catch (error) {
 			if (errorCode(error) === "EEXIST") return false;
@@ -282,6 +282,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	/** Gives an unfinished copy its name, and returns it; or removes the copy of what was not sent. */
 	function* finishCopy(copy: string): Generator<string, string | undefined> {
 		const part = join(boxes.sent, `${copy}.part`);
+		if (disk.entry(part) !== "file") return undefined;
 		let delivered: boolean | undefined;
 		try {
 			delivered = isDelivered(copy);
@@ -305,10 +306,20 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	 * mail may be called unsent for that.
 	 */
 	function isDelivered(copy: string): boolean | undefined {
-		const parsed = parseEnvelope(disk.read(join(boxes.sent, `${copy}.part`), maxEnvelopeBytes));
+		const parsed = parsePart(join(boxes.sent, `${copy}.part`));
 		if (!parsed.ok) return false;
 		if (disk.entry(boxesOf(root, parsed.envelope.to).folder) === undefined) return undefined;
 		return hasArrived(disk, root, parsed.envelope.to, copy);
+	}
+
+	/** A power cut can leave of a copy what is no text. Throws what says nothing of the file. */
+	function parsePart(path: string): ParsedEnvelope {
+		try {
+			return parseEnvelope(disk.read(path, maxEnvelopeBytes));
+		} catch (error) {
+			if (error instanceof UnfitError) return { ok: false, reason: error.message };
+			throw error;
+		}
 	}
 
 	/** Removes what nobody can be writing any more. What cannot be removed, such as a folder, is rubbish that stays. */

@@ -19,7 +19,7 @@ export type SentStatus = "queued" | "taken" | Progress | "retracted";
 export function noteProgress(disk: Disk, root: string, mail: { from: string; name: string }, step: Progress): void {
 	try {
 		const copy = join(boxesOf(root, mail.from).sent, mail.name);
-		if (disk.entry(copy) === "file") disk.create(`${copy}.${step}`, "", false);
+		if (disk.entry(copy) === "file") disk.create(`${copy}.${step}`, "");
 	} catch {}
 }
 

@@ -119,7 +119,7 @@ function isOldEnough({ disk, root, now, olderThanMs }: PruneOptions, address: st
 	// A note from the future was made by a wrong clock.
 	if (noted === undefined || noted > now()) {
 		disk.remove(note);
-		disk.create(note, "", false);
+		disk.create(note, "");
 		return false;
 	}
 	return now() - noted >= dayMs;

@@ -70,7 +70,7 @@ export function openRecordFolder(disk: Disk, root: string, now: () => number): R
 			const path = pathOf(address);
 			ensureFolder();
 			const finished = join(folder, `.${now()}-${randomName()}.tmp`);
-			disk.create(finished, text, false);
+			disk.create(finished, text);
 			try {
 				return link(finished, path);
 			} finally {
@@ -108,7 +108,7 @@ export function openRecordFolder(disk: Disk, root: string, now: () => number): R
 
 	function pathOf(address: string): string {
 		if (!isAddress(address)) throw new UnfitError(`"${address}" cannot be an address`);
-		return join(folder, `${canonicalAddress(address)}.json`);
+		return recordPath(root, canonicalAddress(address));
 	}
 
 	function see(path: string, address?: string): Seen {
@@ -146,7 +146,7 @@ export function openRecordFolder(disk: Disk, root: string, now: () => number): R
 			if (errorCode(error) === "ENOENT") throw error;
 		}
 		try {
-			disk.create(to, disk.read(from, maxRecordBytes), false);
+			disk.create(to, disk.read(from, maxRecordBytes));
 			return true;
 		} catch (error) {
 			if (errorCode(error) === "EEXIST") return false;
@@ -158,6 +158,11 @@ export function openRecordFolder(disk: Disk, root: string, now: () => number): R
 	function isOlder(stamp: string, ageMs: number): boolean {
 		return now() - Number(stamp) > ageMs;
 	}
+}
+
+/** Where the record of a canonical address lies. */
+export function recordPath(root: string, address: string): string {
+	return join(runningFolder(root), `${address}.json`);
 }
 
 /** 16 lower-case letters and digits: names that differ in case alone are the same file on some systems. */

@@ -16,7 +16,7 @@ export function leaveSign(disk: Disk, folder: string, name: string, text: string
 	disk.ensureFolder(folder);
 	disk.ensureFolder(standbyFolder(folder));
 	try {
-		disk.create(join(standbyFolder(folder), name), text, false);
+		disk.create(join(standbyFolder(folder), name), text);
 		return true;
 	} catch (error) {
 		if (errorCode(error) === "EEXIST") return false;

@@ -105,7 +105,8 @@ export interface HandoverParts {
 
 export function createHandover(parts: HandoverParts): Handover {
 	const { mailbox, inbox, ledger, conversation } = parts;
-	let ready: Arrival[] = [];
+	/** Claimed, and not yet given to anybody; by key. */
+	const ready = new Map<string, Arrival>();
 	/** Given to Pi or to a waiting ask. */
 	const inFlight = new Map<string, Arrival>();
 	/** Done with, as soon as the entries that prove it are saved; by name. */
@@ -136,7 +137,7 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	/** True when there is more than it looked at. */
 	function admitWaiting(): boolean {
-		const { mails, hasMore } = parts.isOff() ? inbox.claimReplies() : inbox.claim(maxMails - ready.length);
+		const { mails, hasMore } = parts.isOff() ? inbox.claimReplies() : inbox.claim(maxMails - ready.size);
 		admitAll(mails);
 		return hasMore;
 	}
@@ -170,7 +171,7 @@ export function createHandover(parts: HandoverParts): Handover {
 	function admit(mail: OpenMail, wasLeftOpen: boolean): void {
 		const { envelope } = mail;
 		const key = keyOf(envelope);
-		const held = inFlight.get(key) ?? ready.find((other) => keyOf(other.envelope) === key);
+		const held = inFlight.get(key) ?? ready.get(key);
 		if (held?.name === mail.name) return;
 		const requests = parts.requestsOf(mail);
 		// Only what was sent to its sender is answered by a reply: anybody can name an id.
@@ -184,18 +185,20 @@ export function createHandover(parts: HandoverParts): Handover {
 		const wakes = envelope.kind !== "reply" || (isLate && envelope.status === "done");
 		const arrival = { ...mail, requests, isLate, wakes, wasLeftOpen };
 		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
-		else if (!parts.isTakenOver(arrival)) ready.push(arrival);
+		else if (!parts.isTakenOver(arrival)) ready.set(key, arrival);
 		else unsaved.set(mail.name, mail);
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
 		const isOff = parts.isOff();
-		ready.sort((a, b) => (a.name < b.name ? -1 : 1));
+		const waiting = [...ready.values()]
+			.filter(({ envelope }) => !isOff || envelope.kind === "reply")
+			.sort((a, b) => (a.name < b.name ? -1 : 1));
 		const taken: Arrival[] = [];
 		const messages: MailMessage[] = [];
 		let bytes = 0;
-		for (const arrival of ready.filter(({ envelope }) => !isOff || envelope.kind === "reply").slice(0, maxMails)) {
+		for (const arrival of waiting.slice(0, maxMails)) {
 			const message = parts.messageOf(arrival);
 			bytes += Buffer.byteLength(message.content);
 			if (messages.length > 0 && bytes > maxTextBytes) break;
@@ -206,8 +209,11 @@ export function createHandover(parts: HandoverParts): Handover {
 			messages.push(message);
 			taken.push(arrival);
 		}
-		ready = ready.filter((arrival) => !taken.includes(arrival));
-		for (const arrival of taken) inFlight.set(keyOf(arrival.envelope), arrival);
+		for (const arrival of taken) {
+			const key = keyOf(arrival.envelope);
+			ready.delete(key);
+			inFlight.set(key, arrival);
+		}
 		return { messages, wakes: taken.some((arrival) => arrival.wakes) };
 	}
 
@@ -222,8 +228,11 @@ export function createHandover(parts: HandoverParts): Handover {
 			notBefore = 0;
 		}
 		// Answered at a stop, or brought by another process of this session.
-		for (const arrival of ready) if (ledger.has(arrival.envelope)) unsaved.set(arrival.name, arrival);
-		ready = ready.filter(({ envelope }) => !ledger.has(envelope));
+		for (const [key, arrival] of ready) {
+			if (!ledger.has(arrival.envelope)) continue;
+			ready.delete(key);
+			unsaved.set(arrival.name, arrival);
+		}
 		closeSaved();
 	}
 
@@ -242,7 +251,7 @@ export function createHandover(parts: HandoverParts): Handover {
 	/** Pi has not added what it was given: it is offered again, and no run is started for it before a pause. */
 	function takeBack(): void {
 		if (inFlight.size === 0) return;
-		ready.push(...inFlight.values());
+		for (const [key, arrival] of inFlight) ready.set(key, arrival);
 		inFlight.clear();
 		notBefore = parts.now() + Math.min(maxRetryMs, firstRetryMs * 2 ** failures++);
 	}
@@ -271,7 +280,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			}
 			if (wakes && conversation.isIdle()) deferredAt = parts.now();
 			confirm();
-			return hasMore || ready.length > 0;
+			return hasMore || ready.size > 0;
 		},
 		atTurnEnd() {
 			confirm();
@@ -295,17 +304,17 @@ export function createHandover(parts: HandoverParts): Handover {
 		resume: (mail, isRestart) => admitAll([mail], isRestart),
 		afterStop() {
 			if (!parts.isOff()) admitAll(inbox.claim(Number.POSITIVE_INFINITY).mails);
-			const owed = ready.filter(({ envelope }) => awaitsAnswer(envelope));
-			for (const arrival of ready) if (!owed.includes(arrival)) arrival.wakes = false;
+			const owed = [...ready.values()].filter(({ envelope }) => awaitsAnswer(envelope));
+			for (const arrival of ready.values()) if (!awaitsAnswer(arrival.envelope)) arrival.wakes = false;
 			return owed;
 		},
 		end() {
-			for (const mail of [...ready, ...inFlight.values(), ...unsaved.values()]) {
+			for (const mail of [...ready.values(), ...inFlight.values(), ...unsaved.values()]) {
 				mailbox.endedWell(mail);
 			}
 		},
 		get claimedCount() {
-			return ready.length + inFlight.size;
+			return ready.size + inFlight.size;
 		},
 		get unsavedCount() {
 			return unsaved.size;

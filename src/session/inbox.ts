@@ -6,8 +6,8 @@ import { createWatch, type Watch } from "./watch.ts";
 
 /** Notices and claims the mail of one session. The watcher is a hint, the scan is the truth (design L5). */
 export interface Inbox {
-	/** Calls `onMail` soon after something changed in `new/`, and about once a second in any case. Until `close`. */
-	watch(onMail: () => void): void;
+	/** Calls `onMail` soon after something came into `new/`, and `onSweep` about once a second in any case. Until `close`. */
+	watch(onMail: () => void, onSweep?: () => void): void;
 	/** Watches anew, after `new/` was made again: the watch was of the folder that was there before. */
 	rewatch(): void;
 	/** Claims mail, oldest first, and sets aside what cannot be read: at most so many names of both. */
@@ -87,8 +87,8 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 	}
 
 	return {
-		watch(onMail) {
-			watch = createWatch(mailbox.newFolder, onMail, warn);
+		watch(onMail, onSweep) {
+			watch = createWatch(mailbox.newFolder, onMail, warn, onSweep);
 		},
 		rewatch: () => watch?.renew(),
 		claim(atMost) {

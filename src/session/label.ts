@@ -138,7 +138,9 @@ function shownLines(text: string): string[] {
 
 /** The longest start of a text that has at most `maxBytes` in UTF-8; it ends between two code points. */
 function cut(text: string, maxBytes: number): string {
-	return text.slice(0, new TextEncoder().encodeInto(text, new Uint8Array(maxBytes)).read);
+	// The encoder takes memory for all that it is given.
+	const start = text.slice(0, maxBytes);
+	return start.slice(0, new TextEncoder().encodeInto(start, new Uint8Array(maxBytes)).read);
 }
 
 function cutNote(shown: string, whole: string, note: string): string[] {

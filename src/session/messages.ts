@@ -18,6 +18,8 @@ export interface Messages {
 }
 
 const maxFirstLine = 200;
+/** How far into a body its first line is looked for: a large one may be nothing but short lines. */
+const maxSearched = 4096;
 
 export function createMessages(mailbox: Mailbox, running: Running, warn: (text: string) => void): Messages {
 	function detailsOf({ name, envelope }: OpenMail): MailDetails {
@@ -30,7 +32,7 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 			inReplyTo: envelope.in_reply_to,
 			file: name,
 			sender: senderName(envelope, running.find(envelope.from)?.name),
-			firstLine: field(firstLine(envelope.body), maxFirstLine),
+			firstLine: field(firstLine(envelope.body.slice(0, maxSearched)), maxFirstLine),
 		};
 	}
 

@@ -35,19 +35,26 @@ export function takeInLeftOvers(
 	let hasFailed = false;
 
 	function* work(): Generator<Claim | string | undefined> {
-		yield* mailbox.leftOpen();
-		yield* mailbox.recount();
-		yield* mailbox.removeLeftovers();
+		try {
+			yield* mailbox.leftOpen();
+			yield* mailbox.recount();
+			yield* mailbox.removeLeftovers();
+		} catch (error) {
+			// What was found until then is handed over all the same.
+			failed(errorMessage(error));
+		}
+		for (const mail of left) {
+			attempt(mail.path, () => resume(mail));
+			yield undefined;
+		}
 	}
 
 	function step(found: Claim | string | undefined): void {
 		if (typeof found === "string") warn(found);
 		else if (found?.result === "claimed") take(found.mail);
 		else if (found?.result === "dead") attempt(found.path, () => answers.setAside(found));
-		else if (found?.result === "failed") {
-			hasFailed = true;
-			warn(`${found.path} cannot be read now and will be tried again: ${found.reason}`);
-		}
+		else if (found?.result === "failed")
+			failed(`${found.path} cannot be read now and will be tried again: ${found.reason}`);
 	}
 
 	function take(mail: OpenMail): void {
@@ -68,22 +75,18 @@ export function takeInLeftOvers(
 		answers.setAside({ path, reason, ...(awaitsAnswer(envelope) && { owing: envelope }) });
 	}
 
-	function finish(): void {
-		for (const mail of left) attempt(mail.path, () => resume(mail));
-		done(hasFailed);
-	}
-
 	function attempt(path: string, action: () => void): void {
 		try {
 			action();
 		} catch (error) {
-			hasFailed = true;
-			warn(`${path} will be tried again: ${errorMessage(error)}`);
+			failed(`${path} will be tried again: ${errorMessage(error)}`);
 		}
 	}
 
-	return inSlices(work(), step, finish, (text) => {
+	function failed(text: string): void {
 		hasFailed = true;
 		warn(text);
-	});
+	}
+
+	return inSlices(work(), step, () => done(hasFailed), failed);
 }

@@ -16,6 +16,7 @@ import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail
 import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
 import { openRunning, type Running } from "../mail/running.ts";
+import { recordPath } from "../mail/running-folder.ts";
 import { openSettings } from "../mail/settings.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
@@ -31,6 +32,7 @@ import { createOutbox, type Outbox } from "./outbox.ts";
 import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { takeInLeftOvers } from "./recovery.ts";
+import { createRest } from "./rest.ts";
 import { createUpkeep } from "./upkeep.ts";
 import { createWarnings, isStale, tell } from "./warnings.ts";
 
@@ -172,6 +174,7 @@ export function openSession(
 	);
 	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), isUsable: upkeep.isUsable, now });
 	const inbox = createInbox(mailbox, (mail) => answers.setAside(mail), warn);
+	const rest = createRest(disk, [root, mailbox.folder, mailbox.newFolder, recordPath(root, address)], now);
 	const messages = createMessages(mailbox, running, warn);
 	const handover = createHandover({
 		mailbox,
@@ -199,7 +202,7 @@ export function openSession(
 		// What another process added before a /reload, this one's entries lack as much as they did then.
 		if (isOwner && isReload && isBehindFile(ctx.sessionManager)) takeOver(!wasOurs);
 		else if (isOwner) recover(!isReload);
-		if (canWake) inbox.watch(guarded(pump));
+		if (canWake) inbox.watch(guarded(pump), guarded(sweep));
 	} catch (error) {
 		end(false);
 		throw error;
@@ -210,6 +213,22 @@ export function openSession(
 		if (upkeep.isUsable()) lookForMail();
 		saveState();
 		refresh();
+	}
+
+	function isAtRest(): boolean {
+		const mails = inbox.waitingCount + handover.claimedCount + handover.unsavedCount;
+		return isOwner && isReady && upkeep.isWell && inbox.isReadable && mails === 0 && !answers.hasOpen;
+	}
+
+	/** What is done every second. While nothing is under way it costs four looks at when something changed. */
+	function sweep(): void {
+		if (isAtRest() && rest.isUndisturbed()) {
+			saveState();
+			refresh();
+			return;
+		}
+		rest.note();
+		pump();
 	}
 
 	function lookForMail(): void {

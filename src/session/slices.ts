@@ -15,6 +15,7 @@ export function inSlices<T>(
 	warn: (text: string) => void,
 ): () => void {
 	let next: NodeJS.Immediate | undefined;
+	let isGivenUp = false;
 
 	function slice(): void {
 		let isDone = true;
@@ -23,13 +24,14 @@ export function inSlices<T>(
 		} catch (error) {
 			warn(errorMessage(error));
 		}
+		if (isGivenUp) return;
 		if (isDone) done();
 		else next = setImmediate(slice);
 	}
 
 	function isFinished(): boolean {
 		const end = performance.now() + sliceMs;
-		while (performance.now() < end) {
+		while (!isGivenUp && performance.now() < end) {
 			const next = work.next();
 			if (next.done === true) return true;
 			step(next.value);
@@ -39,6 +41,7 @@ export function inSlices<T>(
 
 	next = setImmediate(slice);
 	return () => {
+		isGivenUp = true;
 		clearImmediate(next);
 		// Closes the folders that it reads.
 		work.return(undefined);

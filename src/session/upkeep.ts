@@ -6,6 +6,8 @@ import { ensureRoot } from "../mail/root.ts";
 export interface Upkeep {
 	/** Makes again what is missing. False while the mailbox cannot be used, which is said once, and once more when it is over. */
 	isUsable(): boolean;
+	/** Whether it could be used when that was last asked. */
+	readonly isWell: boolean;
 }
 
 interface UpkeepParts {
@@ -42,6 +44,9 @@ export function createUpkeep({ disk, root, mailbox, now, onMended, say }: Upkeep
 	}
 
 	return {
+		get isWell() {
+			return !isOut;
+		},
 		isUsable() {
 			let wasMade: boolean;
 			try {

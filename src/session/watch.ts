@@ -20,8 +20,16 @@ const activeMs = 30_000;
 /** After this long a watch that was refused or lost is tried again. */
 const retryMs = 60_000;
 
-/** Calls `onMail` soon after something was added to the folder, and from time to time in any case. `say` hears of a watch that is lost, and that it is back. */
-export function createWatch(folder: string, onMail: () => void, say: (text: string) => void): Watch {
+/**
+ * Calls `onMail` soon after something was added to the folder, and `onSweep` from time to time in any case. `say` hears of
+ * a watch that is lost, and that it is back.
+ */
+export function createWatch(
+	folder: string,
+	onMail: () => void,
+	say: (text: string) => void,
+	onSweep: () => void = onMail,
+): Watch {
 	let watcher: FSWatcher | undefined;
 	let lostBecause: string | undefined;
 	let retryAt = 0;
@@ -75,7 +83,7 @@ export function createWatch(folder: string, onMail: () => void, say: (text: stri
 	function look(): void {
 		schedule();
 		if (watcher === undefined && performance.now() >= retryAt) renew();
-		onMail();
+		onSweep();
 	}
 
 	renew();

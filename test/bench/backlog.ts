@@ -39,7 +39,7 @@ export const backlog: Question = {
 /** With how many mails: the first with `--quick`, the others without. */
 const ways = [
 	["messages", "messages to an idle session", [1000, 1000, 10_000]],
-	["replies", "replies to an idle session", [60, 1000]],
+	["replies", "replies to an idle session", [60, 1000, 10_000]],
 	["busy", "messages past a busy session", [1000, 1000, 10_000]],
 ] as const;
 

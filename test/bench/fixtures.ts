@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { linkSync, mkdirSync, writeFileSync } from "node:fs";
+import { linkSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { boxesOf, makeBoxes } from "../../src/mail/boxes.ts";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
@@ -47,6 +47,16 @@ export function layWaiting(root: string, from: string, to: string, kind: Envelop
 	for (let mail = 0; mail < count; mail++) {
 		const { name, text } = oldMail(from, to, kind, mail);
 		writeFileSync(join(boxes.new, name), text, { mode: 0o600 });
+	}
+}
+
+/** Lays mail that an earlier process claimed and did not bring into a conversation. */
+export function layLeftOpen(root: string, from: string, to: string, count: number): void {
+	layWaiting(root, from, to, "message", count);
+	const boxes = boxesOf(root, to);
+	for (const name of readdirSync(boxes.new)) {
+		renameSync(join(boxes.new, name), join(boxes.cur, name));
+		writeFileSync(join(boxes.cur, `${name}.open`), "", { mode: 0o600 });
 	}
 }
 
@@ -124,7 +134,7 @@ export function countingDisk(): { disk: Disk; work: Work } {
 /** When the old mail was sent. */
 const longAgo = Date.parse("2026-01-01T00:00:00.000Z");
 
-function oldMail(from: string, to: string, kind: Envelope["kind"], index: number): { name: string; text: string } {
+function oldMail(from: string, to: string, kind: Envelope["kind"], index: number): { name: string; text: Buffer } {
 	const id = randomUUID();
 	const ts = new Date(longAgo + index).toISOString();
 	const body = "please look at branch x";

@@ -33,7 +33,8 @@ for (let mail = 0; mail < 50; mail++) {
 	sendFrom(peer, { to: alice, kind: "reply", body: textOf(100) });
 	scan(pi);
 }
-const text = textOf(mega);
+// In one piece, as a text is that came from elsewhere.
+const text = Buffer.from(textOf(mega)).toString();
 const request = await cost(() => pi.events.emit("message:send", { to: bob, body: text }));
 sendFrom(peer, { to: alice, kind: "reply", body: text });
 const inbox = boxesOf(root, alice).new;

@@ -16,6 +16,8 @@ export interface OldStartOrders {
 	readonly way: "start" | "prune";
 	/** Mailboxes that `/mailbox prune` must remove. */
 	readonly count: number;
+	/** Whether mail was left open, and none waits. */
+	readonly isLeftOpen?: boolean;
 	/** Whether nothing is known of the old mail. */
 	readonly isStateLost?: boolean;
 }
@@ -31,7 +33,7 @@ export interface OldStartRound extends Held {
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
-const { root, way, count, isStateLost }: OldStartOrders = ordersOf();
+const { root, way, count, isLeftOpen, isStateLost }: OldStartOrders = ordersOf();
 finish(await { start, prune }[way]());
 
 async function start(): Promise<OldStartRound> {
@@ -39,7 +41,7 @@ async function start(): Promise<OldStartRound> {
 	await (await startHost({ root: newRoot(), address: randomUUID(), isFast: true })).shutDown();
 	if (isStateLost) rmSync(join(root, alice, "state.json"), { force: true });
 	const inbox = boxesOf(root, alice).new;
-	sendFrom(openPeer(root, randomUUID()), { to: alice, kind: "message" });
+	if (!isLeftOpen) sendFrom(openPeer(root, randomUUID()), { to: alice, kind: "message" });
 	let mailMs = Number.NaN;
 	let begin = 0;
 	const onMessage = () => {

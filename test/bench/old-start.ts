@@ -1,4 +1,4 @@
-import { alice, bob, layMailboxes, layOldMail } from "./fixtures.ts";
+import { alice, bob, layLeftOpen, layMailboxes, layOldMail } from "./fixtures.ts";
 import type { OldStartOrders, OldStartRound } from "./old-start-round.ts";
 import type { Question, Row } from "./report.ts";
 import { newRoot, runRound } from "./rounds.ts";
@@ -22,12 +22,22 @@ export const oldStart: Question = {
 		};
 		const empty = await inRounds(rounds, () => ({ root: newRoot(), way: "start", count: 0 }));
 		const lost = { ...start(old)(), isStateLost: true };
+		const leftOpen: Row[] = [];
+		for (const count of isQuick ? [1000] : [1000, 10_000]) {
+			const orders = (): OldStartOrders => {
+				const root = newRoot();
+				layLeftOpen(root, bob, alice, count);
+				return { root, way: "start", count: 0, isLeftOpen: true };
+			};
+			leftOpen.push(...rowsOf(`${count} mails left open`, await inRounds(few, orders), empty));
+		}
 		const pruned = await inRounds(few, pruning("prune"));
 		return {
 			method: [
 				"From session_start until what it looks through is done with, pruning included. Held: the longest turn of the event loop,",
 				"beside it the most that was computed in one.",
-				"A mail waits before the start: until it is handed over, when the first prompt comes at once. Recent mailboxes stay;",
+				"A mail waits before the start: until it is handed over, when the first prompt comes at once. Left open: claimed by an",
+				"earlier process, and not in the conversation; until the first of these is handed over. Recent mailboxes stay;",
 				"prunable ones were found old a day before, by a clock that is 40 days ahead. Without state.json: all copies are read.",
 				`Pruning removes what is measured, so that it has ${few} rounds. Bare: the same folders removed by hand.`,
 			],
@@ -37,6 +47,7 @@ export const oldStart: Question = {
 				...rowsOf(`${mails} old mails without state.json`, await inRounds(few, () => lost), empty),
 				...rowsOf(`${mails} old mails, ${mailboxes} recent mailboxes`, await inRounds(rounds, start(among)), empty),
 				...rowsOf(`${mailboxes} prunable mailboxes`, await inRounds(few, pruning("start")), empty).slice(0, 2),
+				...leftOpen,
 				heldRow(`/mailbox prune of ${mailboxes}: held`, pruned),
 				absoluteRow(
 					`/mailbox prune of ${mailboxes}`,

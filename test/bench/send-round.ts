@@ -27,6 +27,8 @@ export interface SendRound {
 	readonly apart: number[];
 	/** By hand. */
 	readonly bare: number[];
+	/** By hand, with a copy in `sent/`. */
+	readonly copied: number[];
 }
 
 const orders: SendOrders = ordersOf();
@@ -43,15 +45,16 @@ function measure({ root, durability, bytes, block, blocks, clearings }: SendOrde
 		burst: makeSide(ourSide, options),
 		apart: makeSide(ourSide, { ...options, now: later }),
 		bare: makeSide(bareSide, options),
+		copied: makeSide((given) => bareSide(given, true), options),
 	};
 	for (const side of Object.values(sides)) {
 		for (let mail = 0; mail < block; mail++) side.send();
 		side.clear();
 	}
-	const round: SendRound = { burst: [], apart: [], bare: [] };
+	const round: SendRound = { burst: [], apart: [], bare: [], copied: [] };
 	for (let clearing = 0; clearing < clearings; clearing++) {
 		for (let n = 0; n < blocks; n++) {
-			const order = ["burst", "bare", "apart"] as const;
+			const order = ["burst", "bare", "apart", "copied"] as const;
 			for (const name of n % 2 === 0 ? order : order.toReversed()) sendBlock(sides[name], block, round[name]);
 		}
 		for (const side of Object.values(sides)) side.clear();

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { closeSync, fsyncSync, openSync, readdirSync, renameSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, linkSync, openSync, readdirSync, renameSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { type Boxes, boxesOf, makeBoxes } from "../../src/mail/boxes.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
@@ -27,8 +27,8 @@ export function ourSide({ root, durability, to, body, now = Date.now }: SideOpti
 	};
 }
 
-/** By hand: the system calls that no sender could do without. */
-export function bareSide({ root, durability, to, body }: SideOptions): () => void {
+/** By hand: the system calls that no sender could do without; `keepsCopy`: that keeps a copy, in the order that survives a kill. */
+export function bareSide({ root, durability, to, body }: SideOptions, keepsCopy = false): () => void {
 	const disk = nodeDisk();
 	const from = randomUUID();
 	const [recipient, sender] = [boxesOf(root, to), boxesOf(root, from)];
@@ -43,10 +43,13 @@ export function bareSide({ root, durability, to, body }: SideOptions): () => voi
 		const unfinished = `${recipient.tmp}/${name}`;
 		const file = openSync(unfinished, "wx", 0o600);
 		writeSync(file, text);
+		const copy = `${sender.sent}/${name}`;
+		if (keepsCopy) linkSync(unfinished, `${copy}.part`);
 		if (durability === "durable") fsyncSync(file);
 		closeSync(file);
 		renameSync(unfinished, `${recipient.new}/${name}`);
 		for (const folder of folders) fsyncSync(folder);
+		if (keepsCopy) renameSync(`${copy}.part`, copy);
 	};
 }
 

@@ -34,8 +34,8 @@ const done = "rename alice/sent/N-ID.json.part alice/sent/N-ID.json";
 /** What a durable request takes, its recipient's boxes being there. */
 const durably = [
 	...written,
-	"fsync bob/tmp/N-ID.json",
 	copied,
+	"fsync bob/tmp/N-ID.json",
 	published,
 	"fsync bob/new",
 	"fsync alice/sent",

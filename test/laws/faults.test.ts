@@ -377,7 +377,7 @@ function outage({ code, isPiHit, isLasting, end }: Outage): Fault {
 	};
 }
 
-const writes = new Set(["create", "replace", "link", "rename", "removeFolder", "syncFolder"]);
+const writes = new Set(["create", "replace", "link", "rename", "removeFolder", "syncFile", "syncFolder"]);
 
 /** One history with the n-th operation failing; what failed, if there were as many. */
 async function play(scenario: Scenario, fault: Fault, n: number): Promise<string | undefined> {
@@ -534,7 +534,10 @@ const harmless = new Map([
 	["read <id>/cur/<name>.json.open", "counts as no try"],
 	["read running/<id>.json", "read again soon"],
 	["entry running/<id>.json", "looked at again soon"],
-	["changed <id>/new", "after a delivery: the inbox is listed for the next"],
+	["changed <id>/new", "after a delivery: the inbox is listed for the next; in a sweep as below"],
+	["changed ", "everything is looked at then"],
+	["changed <id>", "everything is looked at then"],
+	["changed running/<id>.json", "everything is looked at then"],
 	["read <id>/state.json", "made again from the files"],
 	["replace <id>/state.json", "written again soon; a mark that depends on it stays until then"],
 ]);

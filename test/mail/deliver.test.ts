@@ -375,13 +375,7 @@ describe("a power cut", () => {
 	): string[] {
 		const log: string[] = [];
 		const place = (path: string) => relative(root.path, path).replace(alice, "alice").replace(bob, "bob");
-		const disk = watchedDisk(({ name, paths }) => log.push([name, ...paths.map(place)].join(" ")), {
-			...base,
-			create(path, text, durable) {
-				if (durable) log.push("fsync");
-				base.create(path, text, durable);
-			},
-		});
+		const disk = watchedDisk(({ name, paths }) => log.push([name, ...paths.map(place)].join(" ")), base);
 		const mailbox = root.open(alice, { disk, durability });
 		mailbox.deliver(draft());
 		log.length = 0;
@@ -394,8 +388,8 @@ describe("a power cut", () => {
 	test("PSM-022 D5 undoes no mail whose receipt says durable: content, then names, then the receipt", () => {
 		expect(operationsOf(testRoot(), "durable", "request")).toEqual([
 			"create bob/tmp/<name>",
-			"fsync",
 			"link bob/tmp/<name> alice/sent/<name>.part",
+			"syncFile bob/tmp/<name>",
 			"rename bob/tmp/<name> bob/new/<name>",
 			"syncFolder bob/new",
 			"syncFolder alice/sent",
@@ -403,19 +397,19 @@ describe("a power cut", () => {
 		]);
 		expect(operationsOf(testRoot(), "durable", "reply")).toEqual([
 			"create bob/tmp/<name>",
-			"fsync",
+			"syncFile bob/tmp/<name>",
 			"rename bob/tmp/<name> bob/new/<name>",
 			"syncFolder bob/new",
 		]);
 	});
 
 	test("D5 undoes no copy that is a file of its own", () => {
-		const written = ["create alice/sent/<name>.part", "fsync"];
+		const written = ["create alice/sent/<name>.part", "syncFile alice/sent/<name>.part"];
 		expect(operationsOf(testRoot(), "durable", "request", linklessDisk()).join()).toContain(written.join());
 		const gone = watchedDisk(({ name, paths }) => name === "rename" && paths[0]?.endsWith(".part") && fail("ENOENT"));
 		expect(operationsOf(testRoot(), "durable", "request", gone).slice(-2)).toEqual([
 			"create alice/sent/<name>",
-			"fsync",
+			"syncFile alice/sent/<name>",
 		]);
 	});
 

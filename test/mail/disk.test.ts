@@ -114,22 +114,20 @@ describe("a folder", () => {
 });
 
 describe("a new file", () => {
-	test.each([true, false])("PSM-006 is closed to other users and holds the whole text (durable: %s)", (durable) => {
+	test("PSM-006 is closed to other users and holds the whole text", () => {
 		const path = join(temporaryFolder(), "mail");
 		const text = "Grüße \u{1f600}\n".repeat(100_000);
-		disk.create(path, text, durable);
+		disk.create(path, text);
 		expect([modeOf(path), readFileSync(path, "utf8") === text]).toEqual([0o600, true]);
 	});
 
-	test("D5 is on the disk before it is used when that is asked for, and a folder when it is synced", () => {
+	test("D5 is on the disk when that is asked for, and so is a folder", () => {
 		const folder = temporaryFolder();
 		// The system gives the inodes of removed files to new ones.
 		synced.splice(0);
-		const paths = [true, false].map((durable) => {
-			const path = join(folder, String(durable));
-			disk.create(path, "x", durable);
-			return path;
-		});
+		const paths = ["safe", "fast"].map((name) => join(folder, name));
+		for (const path of paths) disk.create(path, "x");
+		disk.syncFile(join(folder, "safe"));
 		disk.syncFolder(folder);
 		const inodes = [...paths, folder].map((path) => statSync(path).ino);
 		expect(inodes.map((inode) => synced.includes(inode))).toEqual([true, false, true]);
@@ -140,7 +138,7 @@ describe("a new file", () => {
 		(thing) => {
 			const path = lay(thing);
 			const before = readdirSync(join(path, "..")).sort();
-			expect(thrown(() => disk.create(path, "new", true))).toBe("EEXIST");
+			expect(thrown(() => disk.create(path, "new"))).toBe("EEXIST");
 			expect(readdirSync(join(path, "..")).sort()).toEqual(before);
 			if (thing.endsWith("file")) expect(readFileSync(path, "utf8")).not.toBe("new");
 		},
@@ -153,7 +151,7 @@ describe("a new file", () => {
 			import { existsSync } from "node:fs";
 			import { nodeDisk } from ${JSON.stringify(new URL("../../src/mail/disk.ts", import.meta.url).href)};
 			process.on("SIGXFSZ", () => {});
-			try { nodeDisk().create(process.argv[1], "x".repeat(100_000), true); } catch (error) { console.log(error.code, existsSync(process.argv[1])); }
+			try { nodeDisk().create(process.argv[1], "x".repeat(100_000)); } catch (error) { console.log(error.code, existsSync(process.argv[1])); }
 		`;
 		const command = `ulimit -f 8; exec "$0" --input-type=module -e "$1" "$2"`;
 		expect(execFileSync("bash", ["-c", command, process.execPath, script, path], { encoding: "utf8" })).toBe(
@@ -161,13 +159,13 @@ describe("a new file", () => {
 		);
 	});
 
-	test("L10 that cannot be finished is not left open", () => {
-		const path = join(temporaryFolder(), "mail");
+	test("L10 that cannot be flushed is not left open", () => {
+		const path = lay("file");
 		const before = readdirSync("/dev/fd").length;
 		vi.spyOn(synced, "push").mockImplementationOnce(() => {
 			throw new Error("made to fail");
 		});
-		expect(thrown(() => disk.create(path, "text", true))).toBe("Error: made to fail");
+		expect(thrown(() => disk.syncFile(path))).toBe("Error: made to fail");
 		expect(readdirSync("/dev/fd").length).toBe(before);
 	});
 });
@@ -252,7 +250,8 @@ describe("reading", () => {
 		const paths = (["file", "folder", "fifo", "link to a file"] as const).map(lay);
 		const before = open();
 		for (const path of paths) thrown(() => disk.read(path, 2));
-		disk.create(`${paths[0]}.new`, "whole", true);
+		disk.create(`${paths[0]}.new`, "whole");
+		disk.syncFile(`${paths[0]}.new`);
 		disk.syncFolder(join(paths[0] ?? "", ".."));
 		for (const _ of disk.walk(join(paths[0] ?? "", ".."))) break;
 		expect(open()).toBe(before);

@@ -37,17 +37,18 @@ describe("an envelope", () => {
 	test("PSM-011 is read as it was written, whatever its body holds", () => {
 		fc.assert(
 			fc.property(envelopes, (envelope) => {
-				const text = serialiseEnvelope(envelope);
+				const bytes = serialiseEnvelope(envelope);
+				const text = bytes.toString();
 				expect(parseEnvelope(text)).toEqual({ ok: true, envelope });
 				expect(text.trimEnd()).not.toContain("\n");
-				expect(Buffer.from(text).toString()).toBe(text);
+				expect(Buffer.from(text)).toEqual(bytes);
 			}),
 		);
 	});
 
 	test("PSM-011 has exactly the fields that older copies know", () => {
 		const fields = ["body", "from", "hops", "id", "in_reply_to", "kind", "status", "to", "ts"];
-		expect(Object.keys(JSON.parse(serialiseEnvelope(parsed({ x: { future: 1 } })))).sort()).toEqual(fields);
+		expect(Object.keys(JSON.parse(serialiseEnvelope(parsed({ x: { future: 1 } })).toString())).sort()).toEqual(fields);
 	});
 
 	test("D1 may carry more than this version knows, and prototype names are fields like any other", () => {

@@ -721,6 +721,7 @@ describe("a copy that was not finished", () => {
 	test.each([
 		["whole", envelopeText()],
 		["half written", envelopeText().slice(0, 50)],
+		["half written, to the middle of a character", Buffer.from('{"body":"\u{1f600}').subarray(0, -1)],
 		["empty", ""],
 	])("L4 I-PSM-3 is removed when its mail is nowhere, and said not to be sent: %s", (_, text) => {
 		const root = testRoot();

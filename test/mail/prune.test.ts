@@ -75,8 +75,8 @@ function clockedDisk(disk: Disk = nodeDisk()): Disk {
 			if (isMade) touch(path, dirname(path));
 			return isMade;
 		},
-		create(path, text, durable) {
-			disk.create(path, text, durable);
+		create(path, text) {
+			disk.create(path, text);
 			touch(path, dirname(path));
 		},
 		replace(path, text) {
@@ -138,7 +138,7 @@ function closedSession(address = gone): void {
 	const mailbox = root.open(address, { disk: clocked, durability: "fast" });
 	sent(mailbox, { to: bob, kind: "message" });
 	rmSync(root.boxes(bob).folder, { recursive: true });
-	clocked.create(join(root.boxes(address).cur, "000000000000001-x.json"), envelopeText({ to: address }), false);
+	clocked.create(join(root.boxes(address).cur, "000000000000001-x.json"), envelopeText({ to: address }));
 	mailbox.saveState();
 }
 
@@ -192,7 +192,7 @@ describe("PSM-090, D26 the folder of a closed session is removed", () => {
 		closedSession();
 		root.clockMs += 30 * dayMs - 1;
 		const path = join(root.boxes(gone)[box], "x");
-		clocked.create(path, "", false);
+		clocked.create(path, "");
 		clocked.remove(path);
 		root.clockMs += 1;
 		expect(pass()).toEqual(nothing);
@@ -204,7 +204,7 @@ describe("PSM-090, D26 the folder of a closed session is removed", () => {
 		root.clockMs += 30 * dayMs;
 		pass();
 		const path = join(root.boxes(gone).cur, "y");
-		clocked.create(path, "", false);
+		clocked.create(path, "");
 		root.clockMs += 2 * dayMs;
 		expect(pass()).toEqual(nothing);
 		expect(rootNames()).toEqual([gone]);

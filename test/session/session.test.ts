@@ -433,6 +433,56 @@ async function fileIsRead(pi: FakePi): Promise<void> {
 	for (let n = 0; n < 10; n++) await stat(pi.file);
 }
 
+describe("mail that was left open", () => {
+	/** Starts a session that finds so much of it, where another extension takes 4 ms for each mail; how many it was offered in each turn of the event loop. */
+	async function turnsAfterStart(count: number): Promise<{ pi: FakePi; turns: number[] }> {
+		const earlier = await seasonedPi();
+		await earlier.kill();
+		const cur = join(mailRoot(), earlier.address, "cur");
+		for (let n = 0; n < count; n++) {
+			const name = `${String(n).padStart(15, "0")}-x.json`;
+			const id = `11111111-2222-4333-8444-${String(n).padStart(12, "0")}`;
+			writeFileSync(join(cur, name), envelopeText({ id, from: peer.address, to: earlier.address }));
+			writeFileSync(join(cur, `${name}.open`), "");
+		}
+		let clockMs = 0;
+		const clock = vi.spyOn(performance, "now").mockImplementation(() => clockMs);
+		const pi = new FakePi({ file: earlier.file });
+		let offered = 0;
+		pi.events.on("message:inbound", () => {
+			clockMs += 4;
+			offered++;
+		});
+		await pi.start();
+		const turns: number[] = [];
+		for (let turn = 0; turn < 100; turn++) {
+			offered = 0;
+			vi.advanceTimersToNextTimer();
+			if (offered > 0) turns.push(offered);
+		}
+		clock.mockRestore();
+		return { pi, turns };
+	}
+
+	test("L10 is taken in at once when it is little", async () => {
+		expect((await turnsAfterStart(3)).turns).toEqual([3]);
+	});
+
+	test("L2, L10 is taken in without holding the event loop for more than 20 ms when it is much, and all of it comes", async () => {
+		const { pi, turns } = await turnsAfterStart(100);
+		expect(Math.max(...turns)).toBeLessThanOrEqual(4);
+		expect(turns.reduce((sum, offered) => sum + offered)).toBe(100);
+		await pi.discover();
+		await later(1000);
+		for (let run = 0; run < 10 && pi.hasRunToPlay; run++) {
+			await pi.run();
+			await later(1000);
+		}
+		expect(new Set(pi.mails().map(({ id }) => id)).size).toBe(100);
+		expect(pi.openCount).toBe(0);
+	});
+});
+
 test("L7 a thousand files that cannot be read, before a good mail: it comes, and no look takes more than twenty of them", async () => {
 	const pi = await seasonedPi();
 	const id = peer.send(pi);

@@ -62,6 +62,27 @@ describe("bulk work, design 6", () => {
 		expect([steps, done, open]).toEqual([[0, 1, 2], 0, 0]);
 	});
 
+	test("stops for good when it gives itself up, and closes what it has open", () => {
+		let isClosed = false;
+		const giveUp = inSlices(
+			(function* () {
+				try {
+					yield* work();
+				} finally {
+					isClosed = true;
+				}
+			})(),
+			(item) => {
+				steps.push(item);
+				if (item === 1) giveUp();
+			},
+			() => done++,
+			(text) => warnings.push(text),
+		);
+		vi.runAllTimers();
+		expect([steps, done, isClosed]).toEqual([[0, 1], 0, true]);
+	});
+
 	test("is over when it fails, and a warning says why", () => {
 		start({ step: fail });
 		vi.runAllTimers();

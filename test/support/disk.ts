@@ -126,9 +126,9 @@ export function watchedDisk(before: (operation: Operation) => unknown, disk: Dis
 			step("ensureFolder", path);
 			return disk.ensureFolder(path);
 		},
-		create(path, content, durable) {
+		create(path, content) {
 			step("create", path);
-			disk.create(path, content, durable);
+			disk.create(path, content);
 		},
 		replace(path, text) {
 			step("replace", path);
@@ -177,6 +177,10 @@ export function watchedDisk(before: (operation: Operation) => unknown, disk: Dis
 		entry(path) {
 			step("entry", path);
 			return disk.entry(path);
+		},
+		syncFile(path) {
+			step("syncFile", path);
+			disk.syncFile(path);
 		},
 		syncFolder(folder) {
 			step("syncFolder", folder);
