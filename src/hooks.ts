@@ -16,7 +16,7 @@ interface MessageInbound {
 
 /**
  * Serves `message:send` (`to`, an address, `body` and, so that a repetition sends nothing twice, `id`, a UUID; sets
- * `envelope` or `error`, PSM-092, and `duplicate` when this id was sent before) and `message:scan` (sets
+ * `envelope` or `error`, PSM-092; with `quiet`, a message that starts no turn instead of a request, and `duplicate` when this id was sent before) and `message:scan` (sets
  * `scanned` when all mail that waits was claimed and announced, PSM-094) before `emit` returns. Without a session
  * neither sets anything but `error`.
  */
@@ -47,15 +47,16 @@ function copyOf(envelope: Envelope): Envelope {
 }
 
 function send(payload: { [key: string]: unknown }, session: MailSession | undefined): void {
-	const { to, body, id } = payload;
+	const { to, body, id, quiet = false } = payload;
 	// Another provider was there first.
 	if (payload.envelope !== undefined || payload.error !== undefined) return;
 	if (session === undefined) payload.error = "Nothing was sent: this session has no mailbox.";
 	else if (typeof to !== "string" || !isAddress(to)) payload.error = "Nothing was sent: to is not an address.";
 	else if (typeof body !== "string") payload.error = "Nothing was sent: body is not a text.";
 	else if (id !== undefined && typeof id !== "string") payload.error = "Nothing was sent: id is not a text.";
+	else if (typeof quiet !== "boolean") payload.error = "Nothing was sent: quiet is neither true nor false.";
 	else {
-		const sent = session.request(to, body, id);
+		const sent = session.request(to, body, id, quiet);
 		if (!sent.ok) payload.error = sent.message;
 		else {
 			payload.envelope = sent.envelope;

@@ -312,6 +312,34 @@ describe("PSM-092 message:send", () => {
 		expect([peer.received(), pi.names("sent")]).toEqual([[], []]);
 	});
 
+	test("design 4.6 with quiet sends a message that starts no turn, and awaits nothing", async () => {
+		const pi = await seasonedPi();
+		const payload: Payload = { to: peer.address, body: "for later", quiet: true };
+		pi.events.emit("message:send", payload);
+		expect(payload.envelope).toMatchObject({ kind: "message", hops: 0, body: "for later", x: { quiet: true } });
+		expect([peer.received(), pi.status.get("mailbox")]).toEqual([[payload.envelope], undefined]);
+		const loud: Payload = { to: peer.address, body: "please", quiet: false };
+		pi.events.emit("message:send", loud);
+		expect(loud.envelope).toMatchObject({ kind: "request" });
+		expect(loud.envelope).not.toHaveProperty("x");
+		const wrong: Payload = { to: peer.address, body: "please", quiet: "yes" };
+		pi.events.emit("message:send", wrong);
+		expect(wrong).toMatchObject({ error: "Nothing was sent: quiet is neither true nor false." });
+	});
+
+	test("sets error when the settings of the other session let no request wake it, but not for a quiet one", async () => {
+		const [pi, other] = [await seasonedPi(), await startFakePi({ name: "other" })];
+		const file = join(mailRoot(), "running", `${other.address}.json`);
+		const record = JSON.parse(readFileSync(file, "utf8"));
+		writeFileSync(file, JSON.stringify({ ...record, x: { ...record.x, wakeOn: { kinds: ["ask"] } } }));
+		expect(send(pi, other.address.toUpperCase()).error).toBe(
+			`Nothing was sent: by its settings (wakeOn.kinds), other (${other.address}) takes no requests; leave a message for it.`,
+		);
+		const payload: Payload = { to: other.address, body: "for later", quiet: true };
+		pi.events.emit("message:send", payload);
+		expect(payload.error).toBeUndefined();
+	});
+
 	test("sets error for this session itself, and for a full inbox", async () => {
 		const pi = await seasonedPi();
 		expect(send(pi, pi.address).error).toMatch(/^Nothing was sent: .*itself/);

@@ -12,6 +12,8 @@ import { isStale } from "../session/warnings.ts";
 
 const elsewhere = "another process has this session open and receives its mail; close one of the two.";
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
+/** Before a recipient: the mail is a message that starts no turn. */
+const quietFlag = /^--quiet(?:\s+|$)/;
 
 /**
  * Registers `/mailbox`: this session's address, a request to another session, mail off and on, pruning, and the doctor.
@@ -45,13 +47,18 @@ export function registerMailboxCommand(
 export interface Addressed {
 	to: string;
 	text: string;
+	quiet?: true;
 }
 
 /**
  * Splits what was typed. The recipient is the longest running session's name that it starts with, or in quotes, or the
- * first word. Undefined when there is no recipient or no text.
+ * first word; `--quiet` may stand before it. Undefined when there is no recipient or no text.
  */
 export function parseArgument(argument: string, names: Iterable<string>): Addressed | undefined {
+	if (quietFlag.test(argument)) {
+		const parsed = parseArgument(argument.replace(quietFlag, ""), names);
+		return parsed && { ...parsed, quiet: true };
+	}
 	if (/\s/.test(argument) && [...names].includes(argument)) return undefined;
 	let longest = "";
 	for (const name of names) {
@@ -79,15 +86,20 @@ function completions(typed: string, session: MailSession | undefined) {
 	const names = running.flatMap(({ name }) => name ?? []);
 	const once = new Set(names);
 	const shared = new Set(names.filter((name) => !once.delete(name)));
-	const start = typed.replace(/^["']/, "").toLowerCase();
+	const flag = quietFlag.exec(typed)?.[0] ?? "";
+	const start = typed.slice(flag.length).replace(/^["']/, "").toLowerCase();
 	const items = running.flatMap((other) => {
 		const isShared = other.name !== undefined && shared.has(other.name);
 		const label = displayName(other, addresses) + (isShared ? ` (${shortAddress(other.address, addresses)})` : "");
 		const fits = label.toLowerCase().startsWith(start) || other.address.startsWith(start);
 		if (!fits || other.address === self) return [];
 		const description = `${other.state} · ${pathField(other.cwd)}`;
-		return [{ value: `${spelling(other, running, self, names)} `, label, description }];
+		return [{ value: `${flag}${spelling(other, running, self, names)} `, label, description }];
 	});
+	if (flag !== "") return items.length > 0 ? items : null;
+	if (start !== "" && "--quiet".startsWith(start)) {
+		items.push({ value: "--quiet ", label: "--quiet", description: "send a message that starts no turn" });
+	}
 	// Not what is typed already: Enter would take it from the list instead of running the command.
 	const words = Object.entries(ownWords).filter(([word]) => word.startsWith(start) && word !== start);
 	items.push(...words.map(([word, description]) => ({ value: word, label: word, description })));
@@ -139,7 +151,8 @@ function send(session: MailSession, ctx: ExtensionCommandContext, argument: stri
 		refuse(ctx, argument, usage);
 		return;
 	}
-	const sent = session.outbox.send({ to: parsed.to, kind: "request", body: parsed.text, hops: 0 });
+	const { to, text: body, quiet } = parsed;
+	const sent = session.outbox.send({ to, kind: quiet ? "message" : "request", body, hops: 0, quiet });
 	session.refresh();
 	if (!sent.ok) {
 		refuse(ctx, argument, sent.message);

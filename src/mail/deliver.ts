@@ -7,6 +7,7 @@ import {
 	awaitsAnswer,
 	type Envelope,
 	envelopeFileName,
+	extras,
 	invalidBecause,
 	type MailKind,
 	maxBodyBytes,
@@ -33,6 +34,10 @@ export interface Draft {
 	 * address sends nothing more. Default: a new one.
 	 */
 	id?: string | undefined;
+	/** It starts no turn; of messages only. */
+	quiet?: boolean | undefined;
+	/** The id of the mail that it takes the place of. */
+	replaces?: string | undefined;
 }
 
 /** A mail that lies in its recipient's inbox, or did before it was read. */
@@ -178,6 +183,18 @@ export function sentBefore(sender: Sender, id: string | undefined): Envelope | u
 	}
 }
 
+/** Why this could not be sent whatever the disk says; the envelope that it would have otherwise. */
+export function draftedEnvelope(
+	{ address, now }: Sender,
+	draft: Draft,
+): { ok: true; envelope: Envelope; content: Uint8Array } | Refusal {
+	const refusal = refusalOf(address, draft.to, draft);
+	if (refusal !== undefined) return refusal;
+	const envelope = envelopeOf(address, draft.to, draft, now());
+	const content = serialiseEnvelope(envelope);
+	return unreadableBecause(envelope, content.length) ?? { ok: true, envelope, content };
+}
+
 /** Whether a mail of this name lies with its recipient, read or not. */
 export function hasArrived(disk: Disk, root: string, to: string, name: string): boolean {
 	const recipient = boxesOf(root, to);
@@ -207,6 +224,7 @@ function envelopeOf(from: string, to: string, draft: Draft, time: number): Envel
 		status: draft.status ?? "",
 		ts: new Date(time).toISOString(),
 		body: draft.body,
+		...extras({ quiet: draft.quiet === true || undefined, replaces: draft.replaces }),
 	};
 }
 

@@ -23,6 +23,16 @@ export interface Envelope {
 	/** When it was written, ISO 8601. */
 	ts: string;
 	body: string;
+	/** What copies of this package older than these fields do not know (design D1). */
+	x?: Extras | undefined;
+}
+
+/** Further fields of an envelope. */
+export interface Extras {
+	/** Of a message: it starts no turn (design 4.6). */
+	quiet?: true | undefined;
+	/** The id of the mail that its sender took back for this one (design D28). */
+	replaces?: string | undefined;
 }
 
 /** The kinds of mail; one that a reader does not know is read as `message`. */
@@ -40,6 +50,11 @@ export const maxEnvelopeBytes = 4 * 1024 * 1024;
 /** Whether a mail is answered: requests and asks are. */
 export function awaitsAnswer<M extends { kind: MailKind }>(mail: M): mail is M & { kind: "request" | "ask" } {
 	return mail.kind === "request" || mail.kind === "ask";
+}
+
+/** Whether its sender wants it to start no turn. Only messages can be quiet: who asks wants an answer. */
+export function isQuiet({ kind, x }: Envelope): boolean {
+	return kind === "message" && x?.quiet === true;
 }
 
 /** What a reader made of an envelope file. The reason is one short line, such as `invalid hops -1`. */
@@ -61,8 +76,8 @@ export function parseEnvelope(text: string): ParsedEnvelope {
 	}
 	const parsed = z.safeParse(envelopeSchema, json);
 	if (!parsed.success) return { ok: false, reason: reasonOf(parsed.error.issues[0], json) };
-	const { kind, ...fields } = parsed.data;
-	return { ok: true, envelope: { ...fields, kind: kindOf(kind, fields.in_reply_to) } };
+	const { kind, x, ...fields } = parsed.data;
+	return { ok: true, envelope: { ...fields, kind: kindOf(kind, fields.in_reply_to), ...extras(x) } };
 }
 
 /** Of a text that is no envelope: the request or ask in it that can still be answered (design D12). */
@@ -118,6 +133,14 @@ const address = z
 	.check(z.refine((text: string) => isAddress(text)))
 	.check(z.overwrite(canonicalAddress));
 const id = z.string().check(z.refine((text: string) => isUuid(text)));
+/** What is not as it should be under `x` is as unknown as all else there. */
+const extrasSchema = z.catch(
+	z.object({
+		quiet: z.catch(z.optional(z.literal(true)), undefined),
+		replaces: z.catch(z.optional(id), undefined),
+	}),
+	{},
+);
 const envelopeSchema = z.object({
 	id,
 	from: address,
@@ -128,9 +151,16 @@ const envelopeSchema = z.object({
 	status: z._default(z.string(), ""),
 	ts: z.string().check(z.refine((text: string) => !Number.isNaN(Date.parse(text)))),
 	body: z.string(),
+	x: z.optional(extrasSchema),
 });
 
 const owingSchema = z.object({ id, from: address, to: address, kind: z.enum(["request", "ask"]) });
+
+/** The key `x` with what is set of these, or nothing. */
+export function extras({ quiet, replaces }: Extras = {}): { x?: Extras } {
+	if (quiet === undefined && replaces === undefined) return {};
+	return { x: { ...(quiet && { quiet }), ...(replaces !== undefined && { replaces }) } };
+}
 
 function kindOf(kind: string | undefined, inReplyTo: string[]): MailKind {
 	if (kind === undefined) return inReplyTo.length > 0 ? "reply" : "request";

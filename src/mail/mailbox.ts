@@ -2,7 +2,16 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
 import { boxesOf, makeBoxes } from "./boxes.ts";
-import { type Delivered, type Draft, deliver, hasArrived, type Refusal, type Sender, sentBefore } from "./deliver.ts";
+import {
+	type Delivered,
+	type Draft,
+	deliver,
+	draftedEnvelope,
+	hasArrived,
+	type Refusal,
+	type Sender,
+	sentBefore,
+} from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
@@ -13,6 +22,7 @@ import {
 	type ParsedEnvelope,
 	parseEnvelope,
 } from "./envelope.ts";
+import { copyOfMark, noteProgress, type Progress } from "./progress.ts";
 import { checkRoot } from "./root.ts";
 import { openState } from "./state.ts";
 
@@ -48,6 +58,9 @@ export type Claim =
 	/** The machine failed, for example with too many open files: worth another try. */
 	| { result: "failed"; path: string; reason: string };
 
+/** Why a mail was not replaced; `claimed`: its recipient has it. */
+export type EditRefusal = Refusal | { ok: false; code: "claimed"; message: string };
+
 /** A copy of a mail that this address sent. */
 export interface SentCopy {
 	path: string;
@@ -74,8 +87,17 @@ export interface Mailbox {
 	deliver(draft: Draft): Delivered | Refusal;
 	/** The envelope of a mail that was sent under this id of the caller's, without its body. */
 	sentBefore(id: string | undefined): Envelope | undefined;
-	/** Takes a mail back that its recipient has not claimed, copy and all; false when it has (design D28). */
+	/** Takes a mail back that its recipient has not claimed; false when it has (design D28). Its copy becomes `sent/<name>.retracted`. */
 	retract(sent: { envelope: Envelope; name: string }): boolean;
+	/**
+	 * Takes a mail back and sends it with another text, as a mail of its own that `replaces` it. When it is refused after it was
+	 * taken back, as the message then says, the next start sends it. Throws nothing.
+	 */
+	edit(sent: { envelope: Envelope; name: string }, body: string): Delivered | EditRefusal;
+	/** Tells the sender of a mail, by its name in `cur/`, how far it has come. Throws nothing. */
+	note(mail: { from: string; name: string }, step: Progress): void;
+	/** What a sender may know of another mailbox: how many mails wait in it, and when its session last did something. Throws the disk's errors. */
+	lookInto(address: string): { waiting: number; lastActiveMs: number | undefined };
 	/** Whether an address has a mailbox on this machine. */
 	isKnown(address: string): boolean;
 	/** Names of the mail that waits in `new/`, oldest first. */
@@ -105,8 +127,8 @@ export interface Mailbox {
 	/** Notes that something may have been answered unseen: the next `recount`, or the next start, counts everything again. */
 	miscounted(): void;
 	/**
-	 * Mends what a crash left in `sent/`, and counts the copies that `state.json` does not know. Yields a warning for each
-	 * mail that turns out not to have been sent; undefined is a place to pause.
+	 * Mends what a crash left in `sent/` and of edits, and counts the copies that `state.json` does not know. Yields a warning
+	 * for each mail that turns out not to have been sent or changed; undefined is a place to pause.
 	 */
 	recount(): Generator<string | undefined>;
 	/**
@@ -239,17 +261,24 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		disk.remove(markOf(name));
 	}
 
+	function isEmpty(folder: string): boolean {
+		for (const _ of disk.walk(folder)) return false;
+		return true;
+	}
+
 	function markOf(name: string): string {
 		return join(boxes.cur, `${name}.open`);
 	}
 
 	function* recount(): Generator<string | undefined> {
 		let isAdded = false;
-		yield* removeTakenBack();
+		const edited = yield* finishEdits();
+		yield* finishTakingBack();
 		for (const name of disk.walk(boxes.sent)) {
 			yield undefined;
 			if (rewritePattern.test(name)) removeIfLeft(join(boxes.sent, name));
-			const copy = name.endsWith(".json.part") ? yield* finishCopy(name.slice(0, -".part".length)) : name;
+			removeStrayMark(name);
+			const copy = name.endsWith(".json.part") ? yield* finishCopy(name.slice(0, -".part".length), edited) : name;
 			if (!copy?.endsWith(".json") || state.isCounted(copy)) continue;
 			const envelope = readIfFile(join(boxes.sent, copy));
 			if (envelope === undefined) continue;
@@ -265,22 +294,119 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		state.recounted();
 	}
 
-	function* removeTakenBack(): Generator<undefined> {
+	function* finishTakingBack(): Generator<undefined> {
 		for (const name of disk.list(boxes.tmp)) {
 			yield undefined;
 			// All else in here is what others write to this address.
-			if (readIfFile(join(boxes.tmp, name))?.from !== address) continue;
-			for (const left of traces(name)) disk.remove(left);
+			if (name.endsWith(editEnding) || readIfFile(join(boxes.tmp, name))?.from !== address) continue;
+			keepAsTakenBack(name);
 		}
 	}
 
-	/** All that is left here of a mail that was taken back; what says that it was comes last. */
-	function traces(name: string): string[] {
-		return [join(boxes.sent, name), join(boxes.sent, `${name}.part`), join(boxes.tmp, name)];
+	/**
+	 * Moves a mail from its recipient's inbox into this address's `tmp/`, which from then on says that it was taken back; false
+	 * when it is not in that inbox any more.
+	 */
+	function takeBack(envelope: Envelope, name: string): boolean {
+		try {
+			disk.rename(join(boxesOf(root, envelope.to).new, name), join(boxes.tmp, name));
+		} catch (error) {
+			if (errorCode(error) === "ENOENT") return false;
+			throw error;
+		}
+		state.answered([envelope.id]);
+		// It is taken back, whatever becomes of its copy: the next start does this as well.
+		try {
+			keepAsTakenBack(name);
+		} catch {}
+		return true;
 	}
 
-	/** Gives an unfinished copy its name, and returns it; or removes the copy of what was not sent. */
-	function* finishCopy(copy: string): Generator<string, string | undefined> {
+	/** Renames the copy of a mail that was taken back; without one, what was taken back becomes it. One of the two names always says so. */
+	function keepAsTakenBack(name: string): void {
+		const back = join(boxes.tmp, name);
+		const kept = join(boxes.sent, `${name}.retracted`);
+		const copy = [name, `${name}.part`].find((file) => disk.entry(join(boxes.sent, file)) !== undefined);
+		if (copy !== undefined) disk.rename(join(boxes.sent, copy), kept);
+		if (copy === undefined && disk.entry(kept) === undefined) disk.rename(back, kept);
+		else disk.remove(back);
+	}
+
+	function isTakenBack(name: string): boolean {
+		const signs = [join(boxes.sent, `${name}.retracted`), join(boxes.tmp, name)];
+		return signs.some((path) => disk.entry(path) !== undefined);
+	}
+
+	/** The text is safe in `tmp/<old name>.edit` before the mail is taken back, until its new version is delivered. */
+	function edit({ envelope, name }: { envelope: Envelope; name: string }, text: string): Delivered | EditRefusal {
+		const { to, kind, hops, id, x } = envelope;
+		const draft = { ...{ id: randomUUID(), to, kind, hops, body: text.trim() }, ...{ quiet: x?.quiet, replaces: id } };
+		const drafted = draftedEnvelope(sender, draft);
+		if (!drafted.ok) return drafted;
+		const path = join(boxes.tmp, name + editEnding);
+		const unchanged = "Nothing was changed: ";
+		let isWritten = false;
+		try {
+			mend();
+			disk.create(path, drafted.content);
+			isWritten = true;
+			if (isDurable()) {
+				disk.syncFile(path);
+				disk.syncFolder(boxes.tmp);
+			}
+			if (!takeBack(envelope, name)) {
+				orLeave(() => disk.remove(path));
+				return { ok: false, code: "claimed", message: `${unchanged}its recipient has it already.` };
+			}
+		} catch (error) {
+			if (isWritten) orLeave(() => disk.remove(path));
+			const isUnderWay = !isWritten && errorCode(error) === "EEXIST";
+			const why = isUnderWay ? "it is being changed already" : errorReason(error);
+			return { ok: false, code: "io", message: `${unchanged}${why}.` };
+		}
+		const sent = deliver(sender, draft);
+		if (!sent.ok) {
+			const kept = "The mail was taken back, and its new text is kept: the next start of this session sends it.";
+			return { ...sent, message: `${sent.message} ${kept}` };
+		}
+		orLeave(() => disk.remove(path));
+		return sent;
+	}
+
+	/** Delivers the new versions whose old ones were taken back, and drops those whose were not. Returns the ids that it sent. */
+	function* finishEdits(): Generator<string | undefined, ReadonlySet<string>> {
+		const edited = new Set<string>();
+		for (const name of disk.list(boxes.tmp)) {
+			yield undefined;
+			const path = join(boxes.tmp, name);
+			if (!name.endsWith(editEnding) || disk.entry(path) !== "file") continue;
+			const old = name.slice(0, -editEnding.length);
+			const parsed = read(path);
+			if (!isTakenBack(old)) {
+				disk.remove(path);
+				yield `a mail was not changed, since the session ended meanwhile (${old}); change it again`;
+			} else if (!parsed.ok || parsed.envelope.from !== address) {
+				yield `the new text of a mail that was taken back cannot be read (${path}); send it again, and remove that file`;
+			} else {
+				const { id, to, kind, body, hops, x } = parsed.envelope;
+				const sent = deliver(sender, { id, to, kind, body, hops, ...x });
+				edited.add(id);
+				if (sent.ok) disk.remove(path);
+				else yield `the new text of a mail that was taken back waits for the next start (${path}): ${sent.message}`;
+			}
+		}
+		return edited;
+	}
+
+	/** A step that was noted beside a copy that is gone. */
+	function removeStrayMark(file: string): void {
+		const copy = copyOfMark(file);
+		if (copy === undefined) return;
+		orLeave(() => disk.entry(join(boxes.sent, copy)) === undefined && disk.remove(join(boxes.sent, file)));
+	}
+
+	/** Gives an unfinished copy its name, and returns it; or removes the copy of what was not sent. `edited` was sent again by now. */
+	function* finishCopy(copy: string, edited: ReadonlySet<string>): Generator<string, string | undefined> {
 		const part = join(boxes.sent, `${copy}.part`);
 		if (disk.entry(part) !== "file") return undefined;
 		let delivered: boolean | undefined;
@@ -292,6 +418,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		}
 		if (delivered !== true) {
 			disk.remove(part);
+			if (edited.has(idInName(copy))) return undefined;
 			yield delivered === undefined
 				? `whether a mail was sent cannot be told any more, since its recipient's mailbox is gone (${copy})`
 				: `a mail was not sent, since the session ended while it was being written (${copy}); send it again`;
@@ -352,22 +479,15 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		},
 		deliver: (draft) => deliver(sender, draft),
 		sentBefore: (id) => sentBefore(sender, id),
-		retract({ envelope, name }) {
-			const back = join(boxes.tmp, name);
-			try {
-				disk.rename(join(boxesOf(root, envelope.to).new, name), back);
-			} catch (error) {
-				if (errorCode(error) === "ENOENT") return false;
-				throw error;
-			}
-			state.answered([envelope.id]);
-			// It is taken back, whatever becomes of what is left of it.
-			for (const path of traces(name)) {
-				try {
-					disk.remove(path);
-				} catch {}
-			}
-			return true;
+		retract: ({ envelope, name }) => takeBack(envelope, name),
+		edit,
+		note: (mail, step) => noteProgress(disk, root, mail, step),
+		lookInto(other) {
+			const { folder, new: inbox, cur } = boxesOf(root, other);
+			const waiting = disk.list(inbox).filter((name) => name.endsWith(".json")).length;
+			// Others make folders, and change all boxes but this one: only what it did itself counts.
+			const own = [join(folder, "state.json"), ...(isEmpty(cur) ? [] : [cur])];
+			return { waiting, lastActiveMs: Math.max(...own.map((path) => disk.changed(path) ?? 0)) || undefined };
 		},
 		isKnown: (other) => disk.entry(boxesOf(root, other).folder) === "folder",
 		waiting: () =>
@@ -407,7 +527,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			const missing = new Set(wanted.filter((id) => !copies.has(id)));
 			// What was answered long ago, or never sent, has to be looked for, all of it at once.
 			for (const name of missing.size > 0 ? disk.list(boxes.sent) : []) {
-				const id = name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
+				const id = idInName(name);
 				if (missing.has(id)) keep(copies, name, id);
 			}
 			return wanted.flatMap((id) => copies.get(id) ?? []);
@@ -420,7 +540,8 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		*removeLeftovers() {
 			for (const name of disk.walk(boxes.tmp)) {
 				yield undefined;
-				removeIfLeft(join(boxes.tmp, name));
+				// Somebody's text, and until it is sent all that there is of it.
+				if (!name.endsWith(editEnding)) removeIfLeft(join(boxes.tmp, name));
 			}
 			for (const name of disk.walk(boxes.folder)) {
 				yield undefined;
@@ -433,6 +554,21 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 }
 
 type Read = Extract<ParsedEnvelope, { ok: true }> | { ok: false; reason: string; owing?: Owing | undefined };
+
+/** Ending of the new version of a mail, until it is sent. */
+const editEnding = ".edit";
+
+/** The id at the end of an envelope's name. */
+function idInName(name: string): string {
+	return name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
+}
+
+/** Runs something whose failure leaves rubbish, and no more. */
+function orLeave(action: () => unknown): void {
+	try {
+		action();
+	} catch {}
+}
 
 /** How long what somebody may still be writing is kept, by both file times (design D15, maildir(5)). */
 const leftoverMs = 36 * 60 * 60 * 1000;

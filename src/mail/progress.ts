@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { isAddress } from "./address.ts";
 import { type Boxes, boxesOf } from "./boxes.ts";
 import type { Disk } from "./disk.ts";
 
@@ -15,13 +16,25 @@ export type Progress = (typeof progressSteps)[number];
  */
 export type SentStatus = "queued" | "taken" | Progress | "retracted";
 
-/** Notes a step beside the sender's copy, when there is one. A failure changes nothing that was promised: the sender knows less. */
+/**
+ * Notes a step beside the sender's copy, when there is one. `name` is that of the mail in `cur/`, where a claim that found the
+ * name taken has put a UUID before it. A failure changes nothing that was promised: the sender knows less.
+ */
 export function noteProgress(disk: Disk, root: string, mail: { from: string; name: string }, step: Progress): void {
+	// Both may come from a session's file, where anything may stand.
+	if (!isAddress(mail.from) || !/^[^/\\]+\.json$/.test(mail.name)) return;
 	try {
-		const copy = join(boxesOf(root, mail.from).sent, mail.name);
+		const copy = join(boxesOf(root, mail.from).sent, mail.name.replace(claimPrefix, ""));
 		if (disk.entry(copy) === "file") disk.create(`${copy}.${step}`, "");
 	} catch {}
 }
+
+/** The name of the copy whose step this file of `sent/` notes; undefined for any other file. */
+export function copyOfMark(file: string): string | undefined {
+	return /^(.*\.json)\.(?:read|held|failed|answered)$/.exec(file)?.[1];
+}
+
+const claimPrefix = /^(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-)+(?=\d{15}-)/;
 
 /** The status of a copy in `sent/`. `names` are all names in that folder when the caller has listed it. Throws the disk's errors. */
 export function sentStatus(

@@ -29,21 +29,26 @@ export interface PruneOptions {
  * folders are entered; one that cannot be removed does not stop the others.
  */
 export function* prune(options: PruneOptions): Generator<PruneStep> {
-	const { disk, root } = options;
-	let names: Generator<string>;
 	try {
-		names = disk.walk(root);
-		for (const name of names) {
-			yield undefined;
-			try {
-				yield* pruneOne(options, name);
-			} catch (error) {
-				if (errorCode(error) !== "ENOENT")
-					yield { warning: `${join(root, name)} could not be pruned: ${errorMessage(error)}` };
-			}
-		}
+		// What a pass that was cut short has moved aside comes first: the folder that it was being joined with is not whole
+		// until then, and may not hold yet what makes it worth keeping.
+		yield* pruneAll(options, (name) => asidePattern.test(name));
+		yield* pruneAll(options, (name) => !asidePattern.test(name));
 	} catch (error) {
-		yield { warning: `${root} could not be pruned: ${errorMessage(error)}` };
+		yield { warning: `${options.root} could not be pruned: ${errorMessage(error)}` };
+	}
+}
+
+function* pruneAll(options: PruneOptions, isMeant: (name: string) => boolean): Generator<PruneStep> {
+	const { disk, root } = options;
+	for (const name of disk.walk(root)) {
+		yield undefined;
+		try {
+			if (isMeant(name)) yield* pruneOne(options, name);
+		} catch (error) {
+			if (errorCode(error) !== "ENOENT")
+				yield { warning: `${join(root, name)} could not be pruned: ${errorMessage(error)}` };
+		}
 	}
 }
 
@@ -125,11 +130,12 @@ function isOldEnough({ disk, root, now, olderThanMs }: PruneOptions, address: st
 	return now() - noted >= dayMs;
 }
 
-/** Mail that waits, or was claimed and is not in a conversation. A box that is no folder holds none. */
+/** Mail that waits, or was claimed and is not in a conversation, or has a new text that is not sent. A box that is no folder holds none. */
 function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean> {
 	for (const [box, suffix] of [
 		["new", ""],
 		["cur", ".open"],
+		["tmp", ".edit"],
 	] as const) {
 		const path = join(folder, box);
 		if (disk.entry(path) !== "folder") continue;
@@ -162,11 +168,12 @@ function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneSte
 	// What makes it worth keeping comes last: when this ends in the middle, the next pass goes on. And a mark comes after its
 	// mail: a start would take a mark without a mail for a claim that was cut short.
 	yield* joinBox(disk, aside, folder, "standby");
-	yield* joinBox(disk, aside, folder, "tmp");
+	yield* joinBox(disk, aside, folder, "tmp", (name) => !name.endsWith(".edit"));
 	yield* joinBox(disk, aside, folder, "sent");
 	yield* joinBox(disk, aside, folder, "cur", (name) => !name.endsWith(".open"));
 	yield* joinBox(disk, aside, folder, "new");
 	yield* joinBox(disk, aside, folder, "cur");
+	yield* joinBox(disk, aside, folder, "tmp");
 	yield* removeFolder(disk, aside);
 }
 

@@ -42,8 +42,9 @@ export function receiptPath(sent: string, id: string): string {
 }
 
 /** Whether this is the mail of a receipt once more: what its caller said, not when it was first sent or after how many hops. */
-export function isSameMail({ envelope }: Receipt, { to, kind, body }: Envelope): boolean {
-	return envelope.to === to && envelope.kind === kind && envelope.body === digest(body);
+export function isSameMail({ envelope }: Receipt, { to, kind, body, x }: Envelope): boolean {
+	const isAsQuiet = envelope.x?.quiet === x?.quiet;
+	return envelope.to === to && envelope.kind === kind && envelope.body === digest(body) && isAsQuiet;
 }
 
 function parseReceipt(text: string): Receipt | undefined {

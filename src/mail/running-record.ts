@@ -1,6 +1,7 @@
 import * as z from "zod/mini";
 import { canonicalAddress, isAddress } from "./address.ts";
 import { endedToken, type SelfProcess } from "./process.ts";
+import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
 
 /**
  * One session's `running/<address>.json` (seed "Running sessions", PSM-023). Any process of this user can write one:
@@ -32,6 +33,8 @@ export interface RunningRecord {
 		ticket?: number | undefined;
 		/** False while the session's user wants no mail: it waits. */
 		receiving?: boolean | undefined;
+		/** Which mail may start a run of it, when its user has set that. */
+		wakeOn?: WakeOn | undefined;
 	};
 }
 
@@ -99,6 +102,8 @@ const recordSchema = z.object({
 			accepts: z.optional(z.array(z.string())),
 			ticket: z.optional(z.number()),
 			receiving: z.optional(z.boolean()),
+			// What a later copy may write there keeps nobody from seeing the session.
+			wakeOn: z.catch(z.optional(wakeOnSchema), undefined),
 		}),
 		{},
 	),

@@ -7,6 +7,7 @@ import { runningFolder } from "./root.ts";
 import { openRecordFolder, randomName } from "./running-folder.ts";
 import { type Judgement, judge, type RunningRecord, serialiseRecord } from "./running-record.ts";
 import { leaveSign, signsIn, standbyFolder } from "./standby.ts";
+import type { WakeOn } from "./wake-on.ts";
 
 /** A record whose process is not known to be gone. */
 export interface RunningSession extends RunningRecord {
@@ -15,12 +16,14 @@ export interface RunningSession extends RunningRecord {
 
 /** What a session says of itself in its record. */
 export type SessionFields = Pick<RunningRecord, "name" | "cwd" | "state" | "waitingOn"> &
-	Pick<RunningRecord["x"], "accepts" | "ticket" | "receiving">;
+	Pick<RunningRecord["x"], "accepts" | "ticket" | "receiving" | "wakeOn">;
 
 /** The running-session records under a mail root. Records of processes that are gone are removed by whoever meets them (PSM-026). */
 export interface Running {
 	/** Every session that runs or cannot be judged, by name and then address; those without a name come first. Never throws. */
 	list(): RunningSession[];
+	/** Which mail may start a run of the session of one address, when it runs and its user has set that. Never throws. */
+	wakeOn(address: string): WakeOn | undefined;
 	/** The session of one address, or undefined; looks at its record alone. Never throws. */
 	find(address: string): RunningSession | undefined;
 	/**
@@ -80,6 +83,8 @@ export interface RunningOptions {
 export function openRunning({ disk, root, processes, now, warn }: RunningOptions): Running {
 	const folder = openRecordFolder(disk, root, now);
 	const warned = new Set<string>();
+	/** Of the record that was last looked at: each mail asks, and almost never is anything set. */
+	let unset: { address: string; changed: number } | undefined;
 
 	return {
 		list() {
@@ -96,14 +101,21 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 			return sessions.sort((a, b) => compareTexts(a.name ?? "", b.name ?? "") || compareTexts(a.address, b.address));
 		},
 
-		find(address) {
-			const found = isAddress(address) ? readOrWarn(address) : undefined;
-			if (found === undefined) return undefined;
-			const judgement = look([found.record])(found.record);
-			if (judgement !== "gone") return { ...found.record, judgement };
-			removeDead(address, found.text);
+		wakeOn(address) {
+			try {
+				const changed = isAddress(address) ? disk.changed(folder.pathOf(address)) : undefined;
+				if (changed === undefined) return undefined;
+				if (unset?.address === address && unset.changed === changed) return undefined;
+				const seen = folder.see(address);
+				if (seen.kind === "record" && seen.record.x.wakeOn !== undefined) return find(address)?.x.wakeOn;
+				unset = { address, changed };
+			} catch {
+				// The recipient heeds it as well.
+			}
 			return undefined;
 		},
+
+		find,
 
 		own(address, fields) {
 			const instance = randomName();
@@ -147,6 +159,15 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 			return records.map(look(records)).some((judgement) => judgement !== "gone");
 		},
 	};
+
+	function find(address: string): RunningSession | undefined {
+		const found = isAddress(address) ? readOrWarn(address) : undefined;
+		if (found === undefined) return undefined;
+		const judgement = look([found.record])(found.record);
+		if (judgement !== "gone") return { ...found.record, judgement };
+		removeDead(address, found.text);
+		return undefined;
+	}
 
 	function ownRecord(address: string, instance: string, first: SessionFields): OwnRecord {
 		let fields = first;
@@ -216,9 +237,9 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 
 	function recordOf(address: string, instance: string, fields: SessionFields): RunningRecord {
 		const { pid, started, boot, namespace } = processes.self;
-		const { name, cwd, state, waitingOn, accepts, ticket, receiving } = fields;
+		const { name, cwd, state, waitingOn, accepts, ticket, receiving, wakeOn } = fields;
 		const updated = new Date(now()).toISOString();
-		const x = { boot, namespace, instance, accepts, ticket, receiving };
+		const x = { boot, namespace, instance, accepts, ticket, receiving, wakeOn };
 		return { address: canonicalAddress(address), name, cwd, pid, state, waitingOn, updated, started, x };
 	}
 

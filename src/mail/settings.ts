@@ -4,6 +4,7 @@ import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage } from "./disk.ts";
 import { field } from "./text.ts";
+import { wakeOnSchema } from "./wake-on.ts";
 
 /** What a person can set, in `session-mail.json` of Pi's agent directory. `session-mail.schema.json` is made of this. */
 export const settingsSchema = z.object({
@@ -21,6 +22,9 @@ export const settingsSchema = z.object({
 	durability: z
 		._default(z.enum(["durable", "fast"]), "durable")
 		.check(z.describe("Whether a sent mail survives a power cut (durable) or only a crash of Pi (fast).")),
+	wakeOn: z
+		.optional(wakeOnSchema)
+		.check(z.describe("Which mail may start a turn of a session. All other is read with the next one.")),
 });
 
 export type Settings = Omit<z.infer<typeof settingsSchema>, "$schema">;

@@ -70,6 +70,8 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 	const { address } = mailbox;
 	/** Settles that could not be noted: nothing of them is written before they are. */
 	const unnoted: SettlingNote[] = [];
+	/** The names in `cur/` of what is answered unread, which no entry tells. */
+	const unreadFiles = new Map<string, string>();
 
 	/** What is owed; worked on is what stands on the branch before the entry at `lastAnswer`. */
 	function owed(lastAnswer: number): Owed[] {
@@ -94,11 +96,21 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 		held: readonly Owed[] = [],
 		because: HeldBy = "stop",
 	): ReadonlyMap<string, string> {
-		const replies = drafts.map((reply) => ({ ...reply, id: reply.id ?? randomUUID(), hops, body: cut(reply.body) }));
+		const replies = drafts.map((reply) => ({
+			...reply,
+			id: reply.id ?? randomUUID(),
+			hops,
+			body: cut(reply.body),
+			files: reply.inReplyTo.map((id) => fileOf({ from: reply.to, id })),
+		}));
 		if (replies.length > 0 || held.length > 0) {
 			unnoted.push({ address, type: "settling", replies, held: held.map(keyOf), because });
 		}
 		return writeOpen();
+	}
+
+	function fileOf(mail: { from: string; id: string }): string {
+		return ledger.get(mail)?.file || unreadFiles.get(keyOf(mail)) || "";
 	}
 
 	/** Whether an answer to it waits for the session to keep it. */
@@ -117,7 +129,18 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 				return;
 			}
 			unnoted.shift();
+			for (const key of next.held) tellHeld(key);
 		}
+	}
+
+	function tellHeld(key: string): void {
+		const [from = "", id = ""] = key.split(" ");
+		mailbox.note({ from, name: fileOf({ from, id }) }, "held");
+	}
+
+	/** Tells the sender of what a delivered reply answers. A start that writes it again says it again. */
+	function tellAnswered({ to, status, files = [] }: PlannedReply): void {
+		for (const name of files) mailbox.note({ from: to, name }, status === "done" ? "answered" : "failed");
 	}
 
 	/** Returns how many are held from now on. */
@@ -155,7 +178,10 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 			// Only the disk's errors pass; what can never be delivered is not tried again (design D27).
 			const isFinished = outcome.ok || outcome.code !== "io";
 			if (isFinished) finished.push(reply.id);
-			if (outcome.ok) continue;
+			if (outcome.ok) {
+				tellAnswered(reply);
+				continue;
+			}
 			if (isFinished) for (const id of reply.inReplyTo) lost.set(id, outcome.message);
 			const next = isFinished ? "it is not tried again, and stays in this session only" : "it will be tried again";
 			const tell = isFinished ? say : warn;
@@ -177,20 +203,25 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 	return {
 		settleRun({ runStart, aborted, hops, takeUnread }) {
 			const { lastAssistant, ...outcome } = outcomeOfRun(branch(), runStart, aborted);
-			const unread = (outcome.end === "stopped" ? takeUnread() : []).flatMap(unreadItem);
+			const left = outcome.end === "stopped" ? takeUnread() : [];
+			for (const { name, envelope } of left) unreadFiles.set(keyOf(envelope), name);
+			const unread = left.flatMap(unreadItem);
 			const held = give({ ...outcome, owed: [...owed(lastAssistant), ...unread] }, hops);
 			// What could not be noted as answered unread will be read: it must not be answered as if it had not been.
 			const read = new Set(unread.map(keyOf));
 			for (const planned of unnoted)
 				planned.replies = planned.replies.filter((reply) => !answeredBy(reply).some((key) => read.has(key)));
+			unreadFiles.clear();
 			return held;
 		},
 		setAside({ path, reason, owing }) {
 			// Not buried before the answer is kept: a crash that comes in between is made up for at the next start, by the ledger.
 			if (owing !== undefined && !ledger.has(owing) && !isPlanned(owing)) {
 				const why = `This mail could not be handed over: ${reason}.`;
+				unreadFiles.set(keyOf(owing), basename(path));
 				fail([{ ...owing, held: false, state: "unread" }], why, onlyReplyTo(owing));
 			}
+			unreadFiles.clear();
 			if (owing !== undefined && isPlanned(owing)) throw new Error("its answer cannot be kept in the session yet");
 			mailbox.bury(basename(path), reason);
 			say(`${path} cannot be delivered and was set aside: ${reason}`);

@@ -124,6 +124,8 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 		if (target.x.receiving === false) {
 			return refuse("not_receiving", `${address} takes no mail now; session_mail_send leaves a message for it`);
 		}
+		const refused = outbox.notAccepted(address, "ask", id);
+		if (refused !== undefined) return refused;
 		const ticket = now();
 		try {
 			presence.update({ waitingOn: address, ticket });

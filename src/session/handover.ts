@@ -1,5 +1,5 @@
 import { errorMessage, errorReason } from "../mail/disk.ts";
-import { awaitsAnswer } from "../mail/envelope.ts";
+import { awaitsAnswer, type Envelope } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail, SentCopy } from "../mail/mailbox.ts";
 import type { Inbox } from "./inbox.ts";
 import { keyOf, type Ledger, type MailDetails, type mailType } from "./ledger.ts";
@@ -96,8 +96,12 @@ export interface HandoverParts {
 	isTakenOver: (arrival: Arrival) => boolean;
 	/** Whether mail other than replies stays in `new/`, since the user wants none. */
 	isOff: () => boolean;
+	/** Whether a mail that is no reply, or is the late answer to an ask, may start a run. */
+	mayWake: (envelope: Envelope) => boolean;
 	/** Told of each waking mail that entered the conversation, with its hop count. */
 	onWake: (hops: number) => void;
+	/** Told of each other mail but replies that entered it: its hops count from the next run on, which reads it. */
+	onQuiet: (hops: number) => void;
 	/** Milliseconds of a clock that nobody sets: pauses are measured by it. */
 	now: () => number;
 	warn: (text: string) => void;
@@ -149,6 +153,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			// Without its mark, nothing would tell the next start that it answered something.
 			if (!isCounted && mail.envelope.kind === "reply") continue;
 			try {
+				tellRead(mail);
 				mailbox.close(mail.name);
 				unsaved.delete(mail.name);
 			} catch (error) {
@@ -156,6 +161,12 @@ export function createHandover(parts: HandoverParts): Handover {
 				parts.warn(`the open mark of ${mail.path} could not be removed: ${errorReason(error)}`);
 			}
 		}
+	}
+
+	/** Tells the sender of a mail that the session holds it. What was answered unread is none of it. */
+	function tellRead({ name, envelope }: OpenMail): void {
+		if (envelope.kind === "reply" || !ledger.get(envelope)?.entryId) return;
+		mailbox.note({ from: envelope.from, name }, "read");
 	}
 
 	/** Whoever shows the counts warns when they cannot be saved. */
@@ -182,7 +193,8 @@ export function createHandover(parts: HandoverParts): Handover {
 		}
 		const isLate = envelope.kind === "reply" && requests.some((request) => request.envelope.kind === "ask");
 		// What is no answer wakes nobody any more (design D18).
-		const wakes = envelope.kind !== "reply" || (isLate && envelope.status === "done");
+		const isAnswer = isLate && envelope.status === "done";
+		const wakes = (envelope.kind !== "reply" || isAnswer) && parts.mayWake(envelope);
 		const arrival = { ...mail, requests, isLate, wakes, wasLeftOpen };
 		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
 		else if (!parts.isTakenOver(arrival)) ready.set(key, arrival);
@@ -224,6 +236,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			inFlight.delete(key);
 			unsaved.set(arrival.name, arrival);
 			if (arrival.wakes) parts.onWake(arrival.envelope.hops);
+			else if (arrival.envelope.kind !== "reply") parts.onQuiet(arrival.envelope.hops);
 			failures = 0;
 			notBefore = 0;
 		}

@@ -10,8 +10,12 @@ export interface Hops {
 	readonly count: number;
 	/** The user started or steered the turn: any Pi `input` event. */
 	userInput(): void;
-	/** An envelope with these hops started or steered the turn: every kind, but of replies none that was shown quietly. */
+	/** An envelope with these hops started or steered the turn: every kind, but none that was shown quietly. */
 	arrived(hops: number): void;
+	/** One that starts no turn was shown between two turns: it counts in the next one, which reads it. */
+	shown(hops: number): void;
+	/** A turn starts. */
+	started(): void;
 	/** The turn is over, or the input that was to start it started none: the next one counts from its own mail. */
 	settled(): void;
 }
@@ -20,6 +24,14 @@ export interface Hops {
 export function createHops(): Hops {
 	let ofMail = 0;
 	let userTakesPart = false;
+	/** Of what was shown since the last turn. */
+	let unread: number | undefined;
+
+	function arrived(hops: number): void {
+		// A reader refuses larger numbers: without the bound, hops forged at it would make our answers unreadable.
+		ofMail = Math.max(ofMail, Math.min(hops + 1, Number.MAX_SAFE_INTEGER));
+	}
+
 	return {
 		get count() {
 			return userTakesPart ? 0 : ofMail;
@@ -27,9 +39,13 @@ export function createHops(): Hops {
 		userInput() {
 			userTakesPart = true;
 		},
-		arrived(hops) {
-			// A reader refuses larger numbers: without the bound, hops forged at it would make our answers unreadable.
-			ofMail = Math.max(ofMail, Math.min(hops + 1, Number.MAX_SAFE_INTEGER));
+		arrived,
+		shown(hops) {
+			unread = Math.max(unread ?? 0, hops);
+		},
+		started() {
+			if (unread !== undefined) arrived(unread);
+			unread = undefined;
 		},
 		settled() {
 			ofMail = 0;

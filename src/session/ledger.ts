@@ -34,6 +34,8 @@ export interface ReceivedMail {
 	heldBy: HeldBy | undefined;
 	/** The session entry that holds it; empty when it was answered before it was read. */
 	entryId: string;
+	/** The envelope's name in `cur/`; empty when it is not known. */
+	file: string;
 }
 
 /** A reply as it is to be written, also when it has to be written again after a crash: the id makes it the same mail. */
@@ -44,6 +46,8 @@ export interface PlannedReply {
 	status: "done" | "stopped" | "failed";
 	hops: number;
 	body: string;
+	/** The names in `cur/` of what it answers, in the order of `inReplyTo`; empty where one is not known. */
+	files?: string[] | undefined;
 }
 
 /** Why a request waits for a later run: the user stopped the one that worked on it, or the session restarted in it. */
@@ -58,7 +62,15 @@ export type Note =
 	/** The user wants no mail, or wants it again. */
 	| { address: string; type: "receiving"; isOn: boolean }
 	/** A mail that another extension, or a call inside another tool's call, took over. */
-	| { address: string; type: "taken"; mail: { id: string; from: string; kind: Envelope["kind"] } };
+	| { address: string; type: "taken"; mail: TakenMail };
+
+interface TakenMail {
+	id: string;
+	from: string;
+	kind: Envelope["kind"];
+	/** The envelope's name in `cur/`. */
+	file?: string | undefined;
+}
 
 /**
  * What this session's entries prove (design L1, 4.9): which mail it has, which replies are planned and which of those
@@ -71,6 +83,8 @@ export interface Ledger {
 	include(entries: readonly unknown[]): void;
 	/** Whether this mail is done with: it was read, taken over, or answered without. */
 	has(mail: { from: string; id: string }): boolean;
+	/** What is known of one mail. */
+	get(mail: { from: string; id: string }): ReceivedMail | undefined;
 	/** What reached this session under an id. Ids are unique per sender only. */
 	find(id: string): ReceivedMail[];
 	/** The requests and asks that no planned reply answers, in order of arrival. */
@@ -112,10 +126,10 @@ export function createLedger(address: string): Ledger {
 		if (mail.address === address) add(mail, data.id);
 	}
 
-	function add({ id, from, kind }: { id: string; from: string; kind: Envelope["kind"] }, entryId: string): void {
+	function add({ id, from, kind, file = "" }: TakenMail, entryId: string): void {
 		const key = keyOf({ from, id });
 		if (mails.has(key)) return;
-		const mail: ReceivedMail = { id, from, kind, isAnswered: false, heldBy: undefined, entryId };
+		const mail: ReceivedMail = { id, from, kind, isAnswered: false, heldBy: undefined, entryId, file };
 		mails.set(key, mail);
 		if (entryId !== "") readCount++;
 		if (awaitsAnswer(mail)) unanswered.set(key, mail);
@@ -161,6 +175,7 @@ export function createLedger(address: string): Ledger {
 			for (const entry of entries) readEntry(entry);
 		},
 		has: (mail) => mails.has(keyOf(mail)),
+		get: (mail) => mails.get(keyOf(mail)),
 		find: (id) => [...mails.values()].filter((mail) => mail.id === id),
 		unanswered: () => [...unanswered.values()],
 		openReplies: () => [...open.values()],
@@ -202,6 +217,7 @@ const plannedReply = z.object({
 	status: z.enum(["done", "stopped", "failed"]),
 	hops: z.number(),
 	body: z.string(),
+	files: z.optional(z.array(z.string())),
 });
 
 const note = z.discriminatedUnion("type", [
@@ -217,7 +233,7 @@ const note = z.discriminatedUnion("type", [
 	z.object({
 		address: z.string(),
 		type: z.literal("taken"),
-		mail: z.object({ id: z.string(), from: z.string(), kind }),
+		mail: z.object({ id: z.string(), from: z.string(), kind, file: z.optional(z.string()) }),
 	}),
 ]);
 

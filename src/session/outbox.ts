@@ -1,10 +1,11 @@
 import { isUuid } from "../mail/address.ts";
 import type { Delivered, Refusal } from "../mail/deliver.ts";
 import { errorReason } from "../mail/disk.ts";
-import type { MailKind } from "../mail/envelope.ts";
+import { awaitsAnswer, type MailKind } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
-import { type ResolveCode, resolve } from "../mail/resolve.ts";
+import { displayName, type ResolveCode, resolve } from "../mail/resolve.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
+import { excludedBy } from "../mail/wake-on.ts";
 
 /** A mail that was sent, and what is known of its recipient. */
 export interface Sent extends Delivered {
@@ -17,7 +18,7 @@ export interface Sent extends Delivered {
 /** Why nothing was sent: the code for programs, one sentence for people. */
 export interface SendRefusal {
 	ok: false;
-	code: Refusal["code"] | ResolveCode | "hop_limit";
+	code: Refusal["code"] | ResolveCode | "hop_limit" | "not_accepted";
 	message: string;
 }
 
@@ -25,8 +26,17 @@ export interface SendRefusal {
 export interface Outbox {
 	/** Resolves what was typed as a recipient among the running sessions. */
 	resolve(to: string): { ok: true; address: string } | SendRefusal;
-	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person; `id` is the caller's choice (see `Draft`). */
-	send(mail: { to: string; kind: MailKind; body: string; hops: number; id?: string | undefined }): Sent | SendRefusal;
+	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person; `id` and `quiet` as in `Draft`. */
+	send(mail: {
+		to: string;
+		kind: MailKind;
+		body: string;
+		hops: number;
+		id?: string | undefined;
+		quiet?: boolean | undefined;
+	}): Sent | SendRefusal;
+	/** Why a request or ask may not be sent to an address: its session's settings let none of this session start a run. */
+	notAccepted(address: string, kind: MailKind, id: string | undefined): SendRefusal | undefined;
 	/** Why a model may not send any more, when the chain of mail has reached the limit (PSM-086). */
 	hopRefusal(hops: number): SendRefusal | undefined;
 }
@@ -38,9 +48,11 @@ interface OutboxParts {
 	hopLimit: () => number;
 	/** Whether mail is to survive a power cut. */
 	isDurable: () => boolean;
+	/** Milliseconds since 1970. */
+	now: () => number;
 }
 
-export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxParts): Outbox {
+export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: OutboxParts): Outbox {
 	function resolved(to: string): { ok: true; address: string } | SendRefusal {
 		try {
 			// Without its folders nobody would be found, which would be no reason.
@@ -53,9 +65,56 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 		return resolve(to, { running: others, self: mailbox.address, hasMailbox: mailbox.isKnown });
 	}
 
+	/** Which rule of another session's settings keeps a mail of this one from starting a run there. */
+	function ruleOf(address: string, kind: MailKind) {
+		const mail = { kind, from: mailbox.address };
+		return excludedBy(running.wakeOn(address), mail, () => running.find(mailbox.address)?.name);
+	}
+
+	function notAccepted(address: string, kind: MailKind, id: string | undefined): SendRefusal | undefined {
+		const rule = awaitsAnswer({ kind }) ? ruleOf(address, kind) : undefined;
+		if (rule === undefined || mailbox.sentBefore(id) !== undefined) return undefined;
+		const whose = `${displayName(running.find(address) ?? { address }, [])} (${address})`;
+		const what = rule === "kinds" ? `no ${kind}s` : `${kind}s from some sessions only, and not from this one`;
+		const message = `Nothing was sent: by its settings (wakeOn.${rule}), ${whose} takes ${what}; leave a message for it.`;
+		return { ok: false, code: "not_accepted", message };
+	}
+
+	/** How long mail may wait there, in whole sentences. */
+	function waitNotes(recipient: RunningSession | undefined, address: string): string[] {
+		try {
+			const { waiting, lastActiveMs } = mailbox.lookInto(address);
+			const since = recipient === undefined ? lastActiveMs : Date.parse(recipient.updated);
+			const mails = waiting === 1 ? "1 mail waits there" : `${waiting} mails wait there`;
+			return [`${mails}${since ? `; it was last active ${ago(now() - since)}` : ""}.`];
+		} catch {
+			return [];
+		}
+	}
+
+	function notesOf(recipient: RunningSession | undefined, wasKnown: boolean, sent: Delivered): string[] {
+		const { to, kind, x } = sent.envelope;
+		const notes: string[] = [];
+		if (recipient === undefined) {
+			notes.push(
+				wasKnown
+					? "That session is not running; the mail waits until it starts."
+					: "No session with this id has been seen on this machine; the mail waits for one.",
+			);
+		} else if (recipient.x.receiving === false) {
+			notes.push("That session takes no mail now; the mail waits until its user types /mailbox on.");
+		} else if (recipient.state === "busy") notes.push("That session is busy.");
+		if (recipient === undefined ? wasKnown : recipient.state === "busy") notes.push(...waitNotes(recipient, to));
+		if (recipient !== undefined && x?.quiet === undefined && ruleOf(to, kind) !== undefined) {
+			notes.push("By its settings, the mail starts no turn there.");
+		}
+		if (!sent.durable && isDurable()) notes.push("The disk did not confirm it: a power cut could still undo it.");
+		return notes;
+	}
+
 	return {
 		resolve: resolved,
-		send({ to, kind, body, hops, id }) {
+		send({ to, kind, body, hops, id, quiet }) {
 			let wasKnown: boolean;
 			let address: string;
 			try {
@@ -68,13 +127,16 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 			} catch (error) {
 				return { ok: false, code: "io", message: `Nothing was sent: ${errorReason(error)}.` };
 			}
-			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id });
+			const refused = notAccepted(address, kind, id);
+			if (refused !== undefined) return refused;
+			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
 			// Of what was sent before it is not known whether it still waits.
 			if (outcome.duplicate) return { ...outcome, recipient, notes: [] };
-			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, !outcome.durable && isDurable()) };
+			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, outcome) };
 		},
+		notAccepted,
 		hopRefusal(hops) {
 			const limit = hopLimit();
 			if (hops < limit) return undefined;
@@ -87,17 +149,18 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable }: OutboxPa
 	};
 }
 
-function notesOf(recipient: RunningSession | undefined, wasKnown: boolean, isUnconfirmed: boolean): string[] {
-	const notes: string[] = [];
-	if (recipient === undefined) {
-		notes.push(
-			wasKnown
-				? "That session is not running; the mail waits until it starts."
-				: "No session with this id has been seen on this machine; the mail waits for one.",
-		);
-	} else if (recipient.x.receiving === false) {
-		notes.push("That session takes no mail now; the mail waits until its user types /mailbox on.");
+const minuteMs = 60_000;
+
+/** How long ago, in the largest unit that fits. A time to come, by another clock, is now. */
+function ago(ms: number): string {
+	const units = [
+		["day", 24 * 60 * minuteMs],
+		["hour", 60 * minuteMs],
+		["minute", minuteMs],
+	] as const;
+	for (const [unit, unitMs] of units) {
+		const count = Math.floor(ms / unitMs);
+		if (count > 0) return `${count} ${unit}${count === 1 ? "" : "s"} ago`;
 	}
-	if (isUnconfirmed) notes.push("The disk did not confirm it: a power cut could still undo it.");
-	return notes;
+	return "less than a minute ago";
 }

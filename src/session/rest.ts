@@ -39,9 +39,8 @@ export function createRest(disk: Disk, paths: readonly string[], now: () => numb
 			if (leftOut++ === maxLeftOut) return false;
 			const last = now() - freshMs;
 			const found = times();
-			return (
-				found.length > 0 && found.every((time, index) => time !== undefined && time < last && time === noted[index])
-			);
+			const isAsNoted = (time: number | undefined, index: number) => time === noted[index] && (time ?? 0) < last;
+			return found.length > 0 && found.every(isAsNoted);
 		},
 	};
 }

@@ -10,7 +10,7 @@ import type {
 } from "@earendil-works/pi-coding-agent";
 import { canonicalAddress, isAddress } from "../mail/address.ts";
 import { boxesOf, makeBoxes } from "../mail/boxes.ts";
-import type { Delivered, Refusal } from "../mail/deliver.ts";
+import type { Delivered } from "../mail/deliver.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
 import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import type { Processes } from "../mail/process.ts";
@@ -18,6 +18,7 @@ import { ensureRoot } from "../mail/root.ts";
 import { openRunning, type Running } from "../mail/running.ts";
 import { recordPath } from "../mail/running-folder.ts";
 import { openSettings } from "../mail/settings.ts";
+import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
 import { endLastLine, isBehindFile, openConversation, savedEntries } from "./conversation.ts";
@@ -28,7 +29,7 @@ import { createHops } from "./hops.ts";
 import { createInbox } from "./inbox.ts";
 import { createLedger, type MailDetails, type Note, noteType } from "./ledger.ts";
 import { createMessages } from "./messages.ts";
-import { createOutbox, type Outbox } from "./outbox.ts";
+import { createOutbox, type Outbox, type SendRefusal } from "./outbox.ts";
 import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { takeInLeftOvers } from "./recovery.ts";
@@ -66,8 +67,8 @@ export interface MailSession {
 	readonly isReceiving: boolean;
 	/** Why new mail is looked for instead of watched for; undefined while it is watched for, and in print mode. */
 	readonly unwatchedBecause: string | undefined;
-	/** A request of another extension, to an address; `id` is its choice (see `Draft`). */
-	request(to: string, body: string, id: string | undefined): Delivered | Refusal;
+	/** A request of another extension, to an address, or with `quiet` a message; `id` is its choice (see `Draft`). */
+	request(to: string, body: string, id: string | undefined, quiet: boolean): Delivered | SendRefusal;
 	/** Answers one open ask now. */
 	answerAsk(id: string, text: string): ReturnType<Answers["answerAsk"]>;
 	/**
@@ -158,6 +159,9 @@ export function openSession(
 	let runStart: { leaf: string | null } | undefined;
 	/** By a clock that nobody sets, as all pauses. */
 	let repliesNotBefore = 0;
+	/** Which mail may start a run, and when the file that says so was changed. */
+	let { wakeOn } = settings.read();
+	let settingsChanged: number | undefined;
 
 	const conversation = openConversation(pi, ctx);
 	const ledger = createLedger(address);
@@ -165,16 +169,17 @@ export function openSession(
 	const footer = createFooter(ctx);
 	const hops = createHops();
 	const gate = createGate(guarded(opened));
-	const outbox = createOutbox({ mailbox, running, hopLimit: () => settings.read().hopLimit, isDurable });
+	const outbox = createOutbox({ mailbox, running, hopLimit: () => settings.read().hopLimit, isDurable, now });
 	const presence = createPresence(
 		running,
 		address,
-		{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "", ...receiving() },
+		{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "", wakeOn, ...receiving() },
 		warn,
 	);
 	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), isUsable: upkeep.isUsable, now });
 	const inbox = createInbox(mailbox, (mail) => answers.setAside(mail), warn);
-	const rest = createRest(disk, [root, mailbox.folder, mailbox.newFolder, recordPath(root, address)], now);
+	const looked = [root, mailbox.folder, mailbox.newFolder, recordPath(root, address), machine.settingsFile()];
+	const rest = createRest(disk, looked, now);
 	const messages = createMessages(mailbox, running, warn);
 	const handover = createHandover({
 		mailbox,
@@ -186,11 +191,20 @@ export function openSession(
 		answersAsk: asks.take,
 		isTakenOver,
 		isOff: () => !ledger.isReceiving,
+		mayWake: (mail) => mayWake(wakeOn, mail, () => running.find(mail.from)?.name),
 		onWake: hops.arrived,
+		onQuiet: (count) => (runStart === undefined ? hops.shown(count) : hops.arrived(count)),
 		now: () => performance.now(),
 		warn,
 	});
-	const answers = createAnswers({ mailbox, ledger, branch: () => ctx.sessionManager.getBranch(), note, warn, say });
+	const answers = createAnswers({
+		mailbox,
+		ledger,
+		branch: () => ctx.sessionManager.getBranch(),
+		note,
+		warn,
+		say,
+	});
 
 	try {
 		// Asked before the record is ours: that of another process means that this one was not the last to have the session.
@@ -220,7 +234,7 @@ export function openSession(
 		return isOwner && isReady && upkeep.isWell && inbox.isReadable && mails === 0 && !answers.hasOpen;
 	}
 
-	/** What is done every second. While nothing is under way it costs four looks at when something changed. */
+	/** What is done every second. While nothing is under way it costs five looks at when something changed. */
 	function sweep(): void {
 		if (isAtRest() && rest.isUndisturbed()) {
 			saveState();
@@ -231,7 +245,20 @@ export function openSession(
 		pump();
 	}
 
+	/** Keeps what others read of the settings true. */
+	function lookAtSettings(): void {
+		const changed = changedOrUnknown(disk, machine.settingsFile());
+		// One that was just changed may be half saved.
+		const isSettled = changed === undefined || Math.abs(now() - changed) > settlingMs;
+		if (changed === settingsChanged && isSettled) return;
+		settingsChanged = changed;
+		const before = JSON.stringify(wakeOn);
+		wakeOn = settings.read().wakeOn;
+		if (JSON.stringify(wakeOn) !== before) presence.update({ wakeOn });
+	}
+
 	function lookForMail(): void {
+		lookAtSettings();
 		const wasOwner = isOwner;
 		isOwner = presence.isOwner();
 		if (isOwner && !wasOwner) takeOver(true);
@@ -310,8 +337,8 @@ export function openSession(
 		return true;
 	}
 
-	function noteTaken({ envelope: { id, from, kind } }: OpenMail): void {
-		note({ address, type: "taken", mail: { id, from, kind } });
+	function noteTaken({ name, envelope: { id, from, kind } }: OpenMail): void {
+		note({ address, type: "taken", mail: { id, from, kind, file: name } });
 	}
 
 	function note(content: Note): void {
@@ -382,9 +409,11 @@ export function openSession(
 		get unwatchedBecause() {
 			return inbox.unwatchedBecause;
 		},
-		request(to, body, id) {
+		request(to, body, id, quiet) {
+			const refused = quiet ? undefined : outbox.notAccepted(canonicalAddress(to), "request", id);
+			if (refused !== undefined) return refused;
 			const count = runStart === undefined ? 0 : hops.count;
-			const sent = mailbox.deliver({ to, kind: "request", body, hops: count, id });
+			const sent = mailbox.deliver({ to, kind: quiet ? "message" : "request", body, hops: count, id, quiet });
 			refresh();
 			return sent;
 		},
@@ -415,6 +444,7 @@ export function openSession(
 			gate.ranOrSettled();
 			if (runStart !== undefined) return;
 			runStart = { leaf: ctx.sessionManager.getLeafId() };
+			hops.started();
 			presence.update({ state: "busy" });
 			handover.runStarted();
 		},
@@ -459,6 +489,17 @@ export function openSession(
 			end(reason === "reload");
 		},
 	};
+}
+
+/** How long after a change the settings are read at each look. */
+const settlingMs = 5000;
+
+function changedOrUnknown(disk: Disk, path: string): number | undefined {
+	try {
+		return disk.changed(path);
+	} catch {
+		return undefined;
+	}
 }
 
 function warnIfOpenToOthers(folder: string, warn: (text: string) => void): void {

@@ -1,6 +1,7 @@
 import { displayName } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
+import type { WakeOn } from "../mail/wake-on.ts";
 import { type CurrentSession, mailboxIsOff, renderCallLine, result, type Tool, textParameters } from "./tool.ts";
 
 /** `session_mail_list`: which sessions run (PSM-074). */
@@ -40,6 +41,7 @@ export function describeSessions(sessions: readonly RunningSession[], self: stri
 					];
 		const marks = [
 			...(session.x.receiving === false ? ["takes no mail now"] : []),
+			...(session.x.wakeOn === undefined ? [] : wakers(session.x.wakeOn)),
 			...(session.judgement === "unknown" ? ["cannot be looked into from here"] : []),
 			...(session.address === self ? ["this session"] : []),
 		];
@@ -53,6 +55,14 @@ export function describeSessions(sessions: readonly RunningSession[], self: stri
 		].join(", ");
 	});
 	return [`${sessions.length} running session${sessions.length === 1 ? "" : "s"}:`, ...lines].join("\n");
+}
+
+/** Which mail starts a run of a session whose settings name some; nothing when they name none. */
+function wakers({ kinds, from }: WakeOn): string[] {
+	if (kinds?.length === 0 || from?.length === 0) return ["no mail starts a turn of it"];
+	if (kinds === undefined && from === undefined) return [];
+	const senders = from === undefined ? "" : ` from ${from.map((sender) => field(sender, 60)).join(", ")}`;
+	return [`only ${kinds?.map((kind) => `${kind}s`).join(", ") ?? "mail"}${senders} may start a turn of it`];
 }
 
 function summary({ address, name, cwd, pid, state, waitingOn, updated }: RunningSession) {

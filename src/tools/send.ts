@@ -1,6 +1,7 @@
 import { displayName } from "../mail/resolve.ts";
 import {
 	type CurrentSession,
+	isSet,
 	mailboxIsOff,
 	ownId,
 	refusal,
@@ -25,6 +26,7 @@ export function sendTool(current: CurrentSession): Tool {
 				message: "The text; the other session knows nothing of this conversation",
 			},
 			ownId,
+			{ quiet: "Start no turn there; it is read with the next one." },
 		),
 		renderCall: renderCallLine("mail", "to", "message"),
 		async execute(_id, params) {
@@ -41,6 +43,7 @@ export function sendTool(current: CurrentSession): Tool {
 				body: textOf(params, "message"),
 				hops,
 				id: chosen,
+				quiet: isSet(params, "quiet"),
 			});
 			session.refresh();
 			if (!sent.ok) return refusal(sent.code, sent.message);

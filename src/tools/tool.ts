@@ -9,14 +9,16 @@ export type Tool = Parameters<ExtensionAPI["registerTool"]>[0];
 /** The session that has the mailbox now; undefined before its start, after its end, and when the mailbox is off. */
 export type CurrentSession = () => MailSession | undefined;
 
-/** JSON Schema of a tool's parameters: texts, of which those in `optional` need not be given. Pi validates a call against it. */
+/** JSON Schema of a tool's parameters: texts, of which those in `optional` need not be given, and `flags`. Pi validates a call against it. */
 export function textParameters(
 	needed: Readonly<Record<string, string>>,
 	optional: Readonly<Record<string, string>> = {},
+	flags: Readonly<Record<string, string>> = {},
 ): Tool["parameters"] {
 	const properties = Object.entries({ ...needed, ...optional }).map(([name, description]) => {
 		return [name, { type: "string", description }];
 	});
+	properties.push(...Object.entries(flags).map(([name, description]) => [name, { type: "boolean", description }]));
 	return {
 		type: "object",
 		properties: Object.fromEntries(properties),
@@ -30,8 +32,17 @@ export const ownId = { id: "UUID of your choice; repeating a call with it sends 
 
 /** A parameter that Pi has validated as a text. */
 export function textOf(params: unknown, name: string): string {
-	const value: unknown = typeof params === "object" && params !== null ? Reflect.get(params, name) : undefined;
+	const value = parameter(params, name);
 	return typeof value === "string" ? value : "";
+}
+
+/** Whether a parameter that Pi has validated is set. */
+export function isSet(params: unknown, name: string): boolean {
+	return parameter(params, name) === true;
+}
+
+function parameter(params: unknown, name: string): unknown {
+	return typeof params === "object" && params !== null ? Reflect.get(params, name) : undefined;
 }
 
 /** The result of a call that did what was asked. */

@@ -60,6 +60,8 @@ describe("/mailbox", () => {
 		return pathsInRoot().filter((path) => !path.endsWith("state.json") && !path.startsWith("running"));
 	}
 
+	const idOfLast = () => pi.names("sent").at(-1)?.slice(16, -".json".length);
+
 	describe("alone, PSM-036", () => {
 		test("shows address and name", async () => {
 			expect(await type("")).toBe(
@@ -93,6 +95,25 @@ describe("/mailbox", () => {
 			expect(reviewer.mails()[0]?.text).toContain("\nplease look at branch x\n");
 		});
 
+		test("design 4.6 with --quiet sends a message that starts no turn", async () => {
+			const reviewer = await startFakePi({ name: "code reviewer" });
+			await later(1000);
+			expect(await type("--quiet  code reviewer the parser is done")).toMatch(/^Sent \S+ to \S+$/);
+			await later(60_000);
+			expect([reviewer.hasRunToPlay, pi.status.get("mailbox"), reviewer.mails().length]).toEqual([false, undefined, 1]);
+			expect(reviewer.mails()[0]?.text).toMatch(/It sent a message.*\n\nthe parser is done\n/);
+		});
+
+		test("reaches a session named --quiet in quotes", async () => {
+			const other = await startFakePi({ name: "--quiet" });
+			expect(await type('"--quiet" please')).toBe(`Sent ${idOfLast()} to ${other.address}`);
+			for (const argument of ["--quiet", "--quiet nobody", "--quiet please"]) {
+				expect(await type(argument)).toMatch(/^Nothing was sent: type \/mailbox <to> <text>/);
+			}
+			const items = (await pi.commands.get("mailbox")?.getArgumentCompletions?.("--q")) ?? [];
+			expect(items.map(({ value }) => value)).toEqual(['"--quiet" ', "--quiet "]);
+		});
+
 		test("carries 0 hops, also in a run that mail has started", async () => {
 			const peer = makePeer();
 			peer.send(pi, { hops: 4 });
@@ -119,7 +140,7 @@ describe("/mailbox", () => {
 			const other = await startFakePi();
 			await other.shutDown();
 			expect(await type(`${other.address} please`)).toMatch(
-				/^Sent .*\nThat session is not running; the mail waits until it starts\.$/,
+				/^Sent .*\nThat session is not running; the mail waits until it starts\.\n1 mail waits there\.$/,
 			);
 		});
 
@@ -251,6 +272,8 @@ describe("/mailbox", () => {
 			expect(await offered('"rev')).toEqual([named]);
 			expect(await offered("0197a3f2-2")).toEqual([named]);
 			expect(await offered("0197a3f2")).toEqual([unnamed, named]);
+			expect(await offered("--quiet Rev")).toEqual([[`--quiet ${named[0]}`, ...named.slice(1)]]);
+			expect(await offered("--quiet of")).toBeUndefined();
 		});
 
 		test("no more once a text has begun, nor when nobody fits", async () => {

@@ -4,7 +4,7 @@ import { createLedger } from "../../src/session/ledger.ts";
 import { faultCodes, type Operation } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 import { isSoak } from "../support/soak.ts";
-import { entriesOf, heldBy, type Mail } from "./states.ts";
+import { entriesOf, heldBy, type Mail, stepsOf } from "./states.ts";
 import { openWorld, playOn, type World } from "./world.ts";
 
 // Time alone notices mail, so that the n-th operation is the same one at every run.
@@ -466,6 +466,7 @@ function checkLaws(world: World, post: Post): void {
 			return kind === "reply" && from === mail.to && inReplyTo.includes(mail.id);
 		});
 		const ids = new Set(answers.map((answer) => answer.mail.id));
+		checkSteps(world, mail, answers);
 		expect([mail.body, ids.size]).toEqual([mail.body, heldBy(world.entries(mail.to), mail) === "nothing" ? 0 : 1]);
 	}
 	for (const { id, from } of post.accepted) {
@@ -480,6 +481,16 @@ function checkLaws(world: World, post: Post): void {
 		if (!mails.some(({ state }) => state.id === "dead"))
 			expect(pi.status.get("mailbox") ?? "").not.toContain("awaiting");
 	}
+}
+
+/** L4: a step that the recipient noted beside the sender's copy has been taken. */
+function checkSteps(world: World, mail: Mail, answers: ReturnType<World["states"]>): void {
+	const steps = stepsOf(world.root, mail);
+	const isRead = ["entry", "taken"].includes(heldBy(world.entries(mail.to), mail));
+	if (steps.includes("read") || steps.includes("held")) expect([mail.id, isRead]).toEqual([mail.id, true]);
+	if (!steps.includes("answered") && !steps.includes("failed")) return;
+	expect([mail.id, answers.length > 0]).toEqual([mail.id, true]);
+	expect(steps.filter((step) => step === "answered" || step === "failed")).toHaveLength(1);
 }
 
 function nameOf(world: World, address: string): string {
@@ -534,6 +545,11 @@ const harmless = new Map([
 	["read <id>/cur/<name>.json.open", "counts as no try"],
 	["read running/<id>.json", "read again soon"],
 	["entry running/<id>.json", "looked at again soon"],
+	["entry <id>/sent/<name>.json", "looked for under its id; or a step is not noted beside it: its sender knows less"],
+	...["read", "held", "failed", "answered"].map(
+		(step) => [`create <id>/sent/<name>.json.${step}`, "the sender knows less"] as const,
+	),
+	["changed ../../session-mail.json", "looked at again soon"],
 	["changed <id>/new", "after a delivery: the inbox is listed for the next; in a sweep as below"],
 	["changed ", "everything is looked at then"],
 	["changed <id>", "everything is looked at then"],

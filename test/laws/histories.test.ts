@@ -38,9 +38,14 @@ const fromPeer = fc.record({
 	do: is("send"),
 	from: is("peer"),
 	to: session,
-	kind: fc.constantFrom("request", "message", "ask", "reply"),
+	kind: fc.constantFrom("request", "message", "ask", "reply", "quiet"),
 });
-const fromSession = fc.record({ do: is("send"), from: session, to: anybody, by: fc.constantFrom("command", "hook") });
+const fromSession = fc.record({
+	do: is("send"),
+	from: session,
+	to: anybody,
+	by: fc.constantFrom("command", "hook", "quiet command"),
+});
 
 /** What may also happen in the middle of a run or of a compaction. */
 const insideSteps: fc.WeightedArbitrary<Step>[] = [
@@ -57,6 +62,7 @@ const insideSteps: fc.WeightedArbitrary<Step>[] = [
 	{ weight: 1, arbitrary: fc.record({ do: is("prune"), who: session }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("fork"), who: session }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("retract") }) },
+	{ weight: 1, arbitrary: fc.record({ do: is("edit") }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("again"), who: session }) },
 	{
 		weight: 1,

@@ -20,8 +20,8 @@ import { hold, Model, type ModelMail, type Shown } from "./model.ts";
 /** One thing that happens. What cannot happen at that moment is passed over, so that every part of a history is one. */
 export type Step =
 	/** Mail from the peer, from a person (`/mailbox`) or from another extension (`message:send`). */
-	| { do: "send"; from: "peer"; to: number; kind: Envelope["kind"] }
-	| { do: "send"; from: number; to: number | "peer"; by: "command" | "hook" }
+	| { do: "send"; from: "peer"; to: number; kind: Envelope["kind"] | "quiet" }
+	| { do: "send"; from: number; to: number | "peer"; by: "command" | "hook" | "quiet command" }
 	| { do: "pass"; ms: number }
 	| { do: "scan"; who: number }
 	/** Plays the run that mail has started, or that of a prompt. The step `inside` happens while it goes on. */
@@ -50,8 +50,9 @@ export type Step =
 	| { do: "input"; who: number }
 	| { do: "clock"; offset: "hour back" | "40 days ahead" | "right" }
 	| { do: "prune"; who: number }
-	/** The peer takes its last mail back. */
+	/** The peer takes its last mail back, or changes it. */
 	| { do: "retract" }
+	| { do: "edit" }
 	/** A mail that was claimed lies in the inbox once more. */
 	| { do: "again"; who: number };
 
@@ -227,6 +228,7 @@ class World {
 			return;
 		}
 		if (step.do === "retract") return this.#retract();
+		if (step.do === "edit") return this.#edit();
 		if (step.do === "send" && step.from === "peer") return void this.#sendFromPeer(step);
 		const session = this.#session(step.do === "send" ? Number(step.from) : "who" in step ? step.who : 0);
 		const host = session.hosts.at("second" in step && step.second ? -1 : 0);
@@ -298,15 +300,18 @@ class World {
 
 	// Sending
 
-	#sendFromPeer({ to, kind }: { to: number; kind: Envelope["kind"] }, inReplyTo: readonly string[] = []): void {
-		const { address } = this.#session(to);
-		const mail = this.#model.sending(peerAddress, address, kind, inReplyTo);
+	#sendFromPeer(step: { to: number; kind: Envelope["kind"] | "quiet" }, inReplyTo: readonly string[] = []): void {
+		const { address } = this.#session(step.to);
+		const quiet = step.kind === "quiet";
+		const kind = step.kind === "quiet" ? "message" : step.kind;
+		const mail = this.#model.sending(peerAddress, address, kind, inReplyTo, quiet);
 		const receipt = this.#peer?.deliver({
 			to: address,
 			kind,
 			body: mail.tag,
 			hops: 0,
 			inReplyTo,
+			quiet,
 			...(kind === "reply" ? { status: "done" } : {}),
 		});
 		mail.state = receipt?.ok ? "accepted" : "refused";
@@ -333,10 +338,35 @@ class World {
 		if (last !== undefined && this.#peer?.retract(last.receipt) === true) last.mail.state = "retracted";
 	}
 
-	async #sendFrom(session: Session, host: Host, whom: number | "peer", by: "command" | "hook"): Promise<void> {
+	/** D28: the recipient has the old version or the new one. */
+	#edit(): void {
+		const last = this.#lastSent;
+		if (last === undefined || last.mail.kind === "reply") return;
+		const { to, kind, isQuiet } = last.mail;
+		const mail = this.#model.sending(peerAddress, to, kind, [], isQuiet);
+		const edited = this.#peer?.edit(last.receipt, mail.tag);
+		hold(edited?.ok === true || edited?.code === "claimed", () => `an edit: ${JSON.stringify(edited)}`);
+		if (edited?.ok !== true) {
+			mail.state = "refused";
+			return;
+		}
+		last.mail.state = "retracted";
+		Object.assign(mail, { id: edited.envelope.id, state: "accepted" });
+		this.#holdStamp(Number.parseInt(edited.name, 10));
+		this.#lastSent = { mail, receipt: edited };
+	}
+
+	async #sendFrom(
+		session: Session,
+		host: Host,
+		whom: number | "peer",
+		by: "command" | "hook" | "quiet command",
+	): Promise<void> {
 		const { pi } = host;
 		if (!pi.commands.has("mailbox")) return;
-		const mail = this.#model.sending(session.address, this.#addressOf(whom), "request");
+		const isQuiet = by === "quiet command";
+		const kind = isQuiet ? "message" : "request";
+		const mail = this.#model.sending(session.address, this.#addressOf(whom), kind, [], isQuiet);
 		if (by === "hook") {
 			const payload: { to: string; body: string; envelope?: Envelope; error?: string } = {
 				to: mail.to,
@@ -347,7 +377,7 @@ class World {
 			return;
 		}
 		const told = pi.notifications.length;
-		await pi.type(`/mailbox ${mail.to} ${mail.tag}`);
+		await pi.type(`/mailbox ${isQuiet ? "--quiet " : ""}${mail.to} ${mail.tag}`);
 		const words = pi.notifications.slice(told).join("\n");
 		this.#learn(host, mail, /^Sent (\S+) to/m.exec(words)?.[1]);
 	}
@@ -533,12 +563,18 @@ class World {
 	#watchRuns(session: Session, host: Host): void {
 		const { pi } = host;
 		const { sent } = pi;
+		/** What was handed over at this moment: one of it must be what starts the run. */
+		let batch = { at: 0, wakes: false };
 		sent.push = (...messages) => {
 			for (const { startsRun, text } of messages) {
 				if (host.isDead) continue;
 				const tag = /^mail \d+$/m.exec(text)?.[0];
 				if (tag !== undefined) this.#given(session, host, tag);
+				if (batch.at !== Date.now()) batch = { at: Date.now(), wakes: false };
+				const isQuiet = this.#model.mails.get(tag ?? "")?.isQuiet === true;
+				batch.wakes ||= !isQuiet;
 				if (!startsRun) continue;
+				if (!batch.wakes) host.pi.errors.push(`quiet mail alone started a run in ${session.address}: ${tag}`);
 				const where = `in ${session.address}`;
 				const isOpen =
 					Date.now() >= host.gateOpensAt ||
@@ -648,7 +684,8 @@ class World {
 			self.fails = undefined;
 			self.hasFailed = true;
 			session.mayBury ||= name === "read" && code === "EACCES";
-			session.mayMiscount ||= ["entry", "read", "list"].includes(name) && paths[0]?.includes("/sent") === true;
+			session.mayMiscount ||=
+				["entry", "read", "list"].includes(name) && paths[0]?.startsWith(this.#boxes(session.address).sent) === true;
 			session.crashes++;
 			fail(code);
 		};
@@ -712,6 +749,7 @@ class World {
 		}
 		hold(this.#gone.length === 0, () => this.#gone.join("; "));
 		this.#readPeer();
+		this.#holdSteps();
 	}
 
 	/** A reply that was set aside for good has come all the same. */
@@ -744,6 +782,25 @@ class World {
 			);
 		}
 		session.hadFolder = hasFolder;
+	}
+
+	/** L4: what is noted beside the peer's copies has happened. */
+	#holdSteps(): void {
+		const { sent } = this.#boxes(peerAddress);
+		for (const file of namesIn(sent)) {
+			const [, copy = "", step] = /^(.*\.json)\.(read|held|failed|answered)$/.exec(file) ?? [];
+			const mail = step === undefined ? undefined : envelopeIn(join(sent, copy));
+			if (mail === undefined) continue;
+			const model = this.#model.mails.get(mail.body);
+			const session = this.#sessions.find(({ address }) => address === mail.to);
+			// What one that is not saved has read ends with it.
+			if (session === undefined || session.isOver) continue;
+			const isShown = session.shown.some(
+				({ id, from, as }) => id === mail.id && from === peerAddress && as !== "answered unread",
+			);
+			const isTrue = step === "read" || step === "held" ? isShown : model !== undefined && this.#model.isPlanned(model);
+			hold(isTrue === true, () => `${mail.body} is said to be ${step}, and is not`);
+		}
 	}
 
 	#readPeer(): void {

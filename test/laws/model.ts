@@ -6,6 +6,8 @@ export interface ModelMail {
 	readonly from: string;
 	readonly to: string;
 	readonly kind: Envelope["kind"];
+	/** It may start no run. */
+	readonly isQuiet: boolean;
 	/** What a reply of the peer answers. */
 	readonly inReplyTo: readonly string[];
 	/** Known from the receipt, or from where the mail was found. */
@@ -52,9 +54,15 @@ export class Model {
 	readonly #arrived = new Set<string>();
 
 	/** A mail that is about to be sent. */
-	sending(from: string, to: string, kind: Envelope["kind"], inReplyTo: readonly string[] = []): ModelMail {
+	sending(
+		from: string,
+		to: string,
+		kind: Envelope["kind"],
+		inReplyTo: readonly string[] = [],
+		isQuiet = false,
+	): ModelMail {
 		const tag = `mail ${this.mails.size + 1}`;
-		const mail: ModelMail = { tag, from, to, kind, inReplyTo, id: undefined, state: "open" };
+		const mail: ModelMail = { tag, from, to, kind, isQuiet, inReplyTo, id: undefined, state: "open" };
 		this.mails.set(tag, mail);
 		return mail;
 	}
@@ -70,6 +78,11 @@ export class Model {
 
 	isAnswered(mail: ModelMail): boolean {
 		return mail.id !== undefined && this.#arrived.has(mail.id);
+	}
+
+	/** Whether a reply to it was planned. */
+	isPlanned(mail: ModelMail): boolean {
+		return mail.id !== undefined && this.#answers.has(mail.id);
 	}
 
 	/** A reply was planned, or has arrived: no request has two. */

@@ -5,10 +5,11 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { boxesOf } from "../../src/mail/boxes.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import { type Mailbox, openMailbox } from "../../src/mail/mailbox.ts";
+import { mailDetails } from "../../src/session/ledger.ts";
 import type { Operation } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 import type { FakePi } from "../support/fake-pi.ts";
-import { heldBy, type Mail, mailsIn, states, stateTable } from "./states.ts";
+import { heldBy, type Mail, mailsIn, states, stateTable, stepsOf } from "./states.ts";
 import { openWorld, playOn, type World } from "./world.ts";
 
 // Time alone notices mail, so that a test sees each state before it is over.
@@ -79,6 +80,12 @@ function mailboxOf(pi: FakePi): Mailbox {
 function takeBack(mail: Mail): void {
 	const envelope = { ...mail, kind: "request" as const, hops: 0, in_reply_to: [], status: "", ts: "", body: "" };
 	expect(mailboxOf(alice).retract({ envelope, name: mail.name })).toBe(true);
+}
+
+/** Sends a mail with another text; the disk may fail in the middle. */
+function change(mail: Mail): void {
+	const envelope = { ...mail, kind: "request" as const, hops: 0, in_reply_to: [], status: "", ts: "", body: "" };
+	mailboxOf(alice).edit({ envelope, name: mail.name }, "please, and soon");
 }
 
 /** What another program wrote into Bob's inbox. */
@@ -224,6 +231,7 @@ describe("L1, L2 a mail that is claimed", () => {
 		await later(1000);
 		const mail = see("done");
 		expect(heldBy(world.entries(mail.to), mail)).toBe("taken");
+		expect(stepsOf(world.root, mail)).toEqual(["read"]);
 	});
 
 	test("D17 is done when it was answered unread", async () => {
@@ -231,7 +239,7 @@ describe("L1, L2 a mail that is claimed", () => {
 		await later(1000);
 		const mail = see("done");
 		expect(heldBy(world.entries(mail.to), mail)).toBe("answered");
-		expect([bob.mails(), alice.mails().length]).toEqual([[], 1]);
+		expect([bob.mails(), alice.mails().length, stepsOf(world.root, mail)]).toEqual([[], 1, ["failed"]]);
 	});
 
 	test("design 4.3 never comes back when the session's file is gone", async () => {
@@ -282,6 +290,7 @@ describe("D12 a mail that is set aside", () => {
 		}
 		const mail = see("dead");
 		expect(heldBy(world.entries(mail.to), mail)).toBe("answered");
+		expect(stepsOf(world.root, mail)).toEqual(["failed"]);
 	});
 });
 
@@ -291,25 +300,69 @@ describe("D28 a mail that is taken back", () => {
 		await send();
 	});
 
-	test("is nowhere", () => {
+	test("is kept under another name by its sender, where it counts nowhere", async () => {
 		const mail = see("waiting");
 		takeBack(mail);
-		see("nowhere", mail);
+		see("retracted", mail);
+		await world.end("alice", "quit");
+		await restart("alice");
+		see("retracted", mail);
+		expect([alice.status.get("mailbox"), alice.notifications]).toEqual([undefined, []]);
 	});
 
-	test.each([/sent/, /tmp/])("L4 is not awaited when its sender is killed before %s is removed", async (left) => {
+	test("leaves at worst, without a copy, itself in the place of that", async () => {
 		const mail = see("waiting");
-		world.stopAt(at("remove", left));
+		rmSync(join(boxesOf(world.root, alice.address).sent, mail.name));
+		takeBack(mail);
+		see("retracted", mail);
+	});
+
+	test.each([
+		["the copy has its new name", at("rename", /sent/)],
+		["what was taken back is removed", at("remove", /tmp/)],
+	])("L4 is not awaited when its sender is killed before %s", async (_, isIt) => {
+		const mail = see("waiting");
+		world.stopAt(isIt);
 		takeBack(mail);
 		await kill("alice");
 		see("back", mail);
 		await restart("alice");
 		await later(1000);
 		expect(alice.status.get("mailbox")).toBeUndefined();
-		see("nowhere", mail);
+		see("retracted", mail);
 		await restart("bob");
 		await playOn(world, 2000);
 		expect(bob.mails()).toEqual([]);
+	});
+
+	test("is as it was when its sender is killed before a new version takes its place, and says so", async () => {
+		const mail = see("waiting");
+		world.stopAt(at("rename", /new/, /tmp/));
+		change(mail);
+		await kill("alice");
+		see("editing", mail);
+		await restart("alice");
+		see("waiting", mail);
+		expect(alice.notifications).toEqual([expect.stringContaining("a mail was not changed")]);
+	});
+
+	test.each([
+		["the copy has its new name", at("rename", /sent/, /retracted/)],
+		["the new version is delivered", at("rename", /tmp/, /new/)],
+		["the new version has a copy", at("rename", /part$/)],
+		["the new version is removed from tmp/", at("remove", /edit$/)],
+	])("L2 is replaced when its sender is killed before %s: the next start does it", async (_, isIt) => {
+		const mail = see("waiting");
+		world.stopAt(isIt);
+		change(mail);
+		await kill("alice");
+		see("edited", mail);
+		await restart("alice");
+		see("retracted", mail);
+		await restart("bob");
+		await playOn(world, 2000);
+		expect(textsOf(bob)).toEqual(["please, and soon"]);
+		expect([alice.notifications, boxNames(alice, "tmp"), alice.mails().length]).toEqual([[], [], 1]);
 	});
 
 	test("leaves at worst the mark of a claim that was cut short, which the next start removes", async () => {
@@ -320,7 +373,7 @@ describe("D28 a mail that is taken back", () => {
 		see("stray", mail);
 		await restart("bob");
 		await playOn(world, 2000);
-		see("nowhere", mail);
+		see("retracted", mail);
 	});
 });
 
@@ -369,8 +422,15 @@ test("CONTRIBUTING.md shows the states as they are", () => {
 });
 
 /** Also of a session that ended. */
-function boxNames(pi: FakePi, box: "sent" | "cur"): string[] {
+function boxNames(pi: FakePi, box: "sent" | "cur" | "tmp"): string[] {
 	return nodeDisk().list(boxesOf(world.root, pi.address)[box]).sort();
+}
+
+/** The first lines of the mails in a conversation. */
+function textsOf(pi: FakePi): string[] {
+	return pi.session
+		.getEntries()
+		.flatMap((entry) => (entry.type === "custom_message" ? (mailDetails(entry.details)?.firstLine ?? []) : []));
 }
 
 function envelopeOf(mail: Mail): object {

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { boxesOf } from "../../src/mail/boxes.ts";
 import { parseEnvelope } from "../../src/mail/envelope.ts";
+import { type Progress, progressSteps } from "../../src/mail/progress.ts";
 
 /** A mail under one of its names. A reply that was written again after a crash has two names and one id. */
 export interface Mail {
@@ -13,8 +14,8 @@ export interface Mail {
 
 /** Where a file of one mail lies, `<name>` being that of the mail. Its recipient's boxes: */
 type RecipientFile = "tmp" | "new" | "cur" | "cur.open" | "cur.reason";
-/** and its sender's; `back` is the mail itself, in the sender's `tmp/`. */
-type SenderFile = "sent.part" | "sent" | "back";
+/** and its sender's; `back` is the mail itself, and `edit` its new version, in the sender's `tmp/`. */
+type SenderFile = "sent.part" | "sent" | "sent.retracted" | "back" | "edit";
 
 /**
  * What the recipient's session says of it: nothing; an entry that carries its id; a note that somebody took it over; or
@@ -25,8 +26,8 @@ export type Held = "nothing" | "entry" | "taken" | "answered";
 /** A legal set of files of one mail, and what it means. */
 export interface State {
 	id: string;
-	/** At the recipient: exactly these. `aside`: any, in a folder that a prune has moved aside. */
-	recipient: readonly RecipientFile[] | "aside";
+	/** At the recipient: exactly these, or any. `aside`: any, in a folder that a prune has moved aside. */
+	recipient: readonly RecipientFile[] | "any" | "aside";
 	/** At the sender: one of these sets. */
 	sender: readonly (readonly SenderFile[])[];
 	held: readonly Held[];
@@ -48,7 +49,7 @@ export const states: readonly State[] = [
 		recipient: [],
 		sender: [[]],
 		held: anything,
-		meaning: "It was refused, taken back, or pruned on both sides.",
+		meaning: "It was refused, or pruned on both sides.",
 		next: "nothing",
 	},
 	{
@@ -142,7 +143,7 @@ export const states: readonly State[] = [
 	{
 		id: "stray",
 		recipient: ["cur.open"],
-		sender: [...sentOrNot, ["back"], ["sent", "back"]],
+		sender: [...sentOrNot, ["back"], ["sent", "back"], ["sent.retracted", "back"], ["sent.retracted"]],
 		held: anything,
 		meaning: "It was taken back while a claim that was cut short began.",
 		next: "the recipient removes the mark",
@@ -150,10 +151,40 @@ export const states: readonly State[] = [
 	{
 		id: "back",
 		recipient: [],
-		sender: [["back"], ["sent", "back"], ["sent.part", "back"]],
+		sender: [["back"], ["sent", "back"], ["sent.part", "back"], ["sent.retracted", "back"]],
 		held: ["nothing"],
 		meaning: "It was taken back, and its sender ended meanwhile.",
-		next: "the sender removes the copy",
+		next: "the sender gives its copy the ending `.retracted`",
+	},
+	{
+		id: "retracted",
+		recipient: [],
+		sender: [["sent.retracted"]],
+		held: ["nothing"],
+		meaning: "It was taken back.",
+		next: "nothing",
+	},
+	{
+		id: "editing",
+		recipient: "any",
+		sender: [["edit"], ["sent", "edit"], ["sent.part", "edit"]],
+		held: anything,
+		meaning: "Its new version is written, and it is not taken back.",
+		next: "the sender removes the new version and says that the mail was not changed",
+	},
+	{
+		id: "edited",
+		recipient: [],
+		sender: [
+			["back", "edit"],
+			["sent", "back", "edit"],
+			["sent.part", "back", "edit"],
+			["sent.retracted", "back", "edit"],
+			["sent.retracted", "edit"],
+		],
+		held: ["nothing"],
+		meaning: "It was taken back for its new version, which may be sent already.",
+		next: "the sender sends the new version, and removes it from its `tmp/` as soon as that has worked",
 	},
 	{
 		id: "pruned",
@@ -184,7 +215,9 @@ export function stateOf(root: string, mail: Mail, entries: readonly unknown[]): 
 	const held = heldBy(entries, mail);
 	const found = states.find(
 		(state) =>
-			(state.recipient === "aside" ? aside.length > 0 : aside.length === 0 && isSame(state.recipient, recipient)) &&
+			(state.recipient === "aside"
+				? aside.length > 0
+				: aside.length === 0 && (state.recipient === "any" || isSame(state.recipient, recipient))) &&
 			state.sender.some((set) => isSame(set, sender)) &&
 			state.held.includes(held),
 	);
@@ -219,8 +252,17 @@ export function stateOf(root: string, mail: Mail, entries: readonly unknown[]): 
 			...(list("sent").names.includes(`${name}.part`) && mayBe(join(boxes.sent, `${name}.part`), mail)
 				? ["sent.part"]
 				: []),
+			...(list("sent").names.includes(`${name}.retracted`) ? ["sent.retracted"] : []),
+			...(list("tmp").names.includes(`${name}.edit`) ? ["edit"] : []),
 		];
 	}
+}
+
+/** The steps that are noted beside the sender's copy of a mail. */
+export function stepsOf(root: string, { from, name }: Pick<Mail, "from" | "name">): Progress[] {
+	const { sent } = boxesOf(root, from);
+	const names = existsSync(sent) ? readdirSync(sent) : [];
+	return progressSteps.filter((step) => names.includes(`${name}.${step}`));
 }
 
 /** What the recipient's session says of a mail; only entries that were made for its address count (design 4.9). */
@@ -248,7 +290,7 @@ export function mailsIn(root: string): (Mail & { kind: string; body: string; inR
 		const boxes = boxesOf(root, folder);
 		for (const box of [boxes.tmp, boxes.new, boxes.cur, boxes.sent]) {
 			for (const file of existsSync(box) ? readdirSync(box) : []) {
-				const name = /\d{15}-[0-9a-f-]{36}\.json(?=(\.part)?$)/.exec(file)?.[0];
+				const name = /\d{15}-[0-9a-f-]{36}\.json(?=(\.part|\.retracted)?$)/.exec(file)?.[0];
 				const envelope = name === undefined ? undefined : read(join(box, file));
 				if (name === undefined || envelope === undefined) continue;
 				const { id, from, to, kind, body, in_reply_to: inReplyTo } = envelope;
@@ -269,11 +311,13 @@ export function stateTable(): string {
 		"cur.reason": "`cur/<name>.reason`",
 		"sent.part": "`sent/<name>.part`",
 		sent: "`sent/<name>`",
+		"sent.retracted": "`sent/<name>.retracted`",
 		back: "`tmp/<name>`",
+		edit: "`tmp/<name>.edit`",
 	};
 	const set = (files: readonly (RecipientFile | SenderFile)[]) => files.map((file) => words[file]).join(" ") || "–";
 	const rows = states.map(({ recipient, sender, held, meaning, next }) => {
-		const files = recipient === "aside" ? "moved aside" : set(recipient);
+		const files = recipient === "aside" ? "moved aside" : recipient === "any" ? "any" : set(recipient);
 		const senders = sender === sentOrNot ? "any" : sender.map(set).join(" or ");
 		const says = held === anything ? "any" : held === somewhere ? "yes" : "no";
 		return `| ${files} | ${senders} | ${says} | ${meaning} | ${next} |`;

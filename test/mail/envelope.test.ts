@@ -52,7 +52,7 @@ describe("an envelope", () => {
 	});
 
 	test("D1 may carry more than this version knows, and prototype names are fields like any other", () => {
-		const text = envelopeText({ x: { replaces: id }, future: [1] }).replace(
+		const text = envelopeText({ x: { colour: "red" }, future: [1] }).replace(
 			"{",
 			'{"__proto__":{"hops":7},"constructor":1,',
 		);

@@ -662,7 +662,7 @@ describe("a copy that was not finished", () => {
 	});
 
 	test.each(["", ".part"])(
-		"D28 a mail that a process took back before it ended is gone, copy%s and all, and what others write here stays",
+		"D28 of a mail that a process took back before it ended the copy%s says so, and what others write here stays",
 		(end) => {
 			const root = testRoot();
 			root.lay(alice, "tmp", name, envelopeText());
@@ -670,12 +670,12 @@ describe("a copy that was not finished", () => {
 			const written = nameOf(startMs, otherId);
 			root.lay(alice, "tmp", written, envelopeText({ id: otherId, from: bob, to: alice }));
 			const { mailbox, warnings } = root.start(alice);
-			expect([root.names(alice, "sent"), root.names(alice, "tmp")]).toEqual([[], [written]]);
+			expect([root.names(alice, "sent"), root.names(alice, "tmp")]).toEqual([[`${name}.retracted`], [written]]);
 			expect([mailbox.awaitingCount(), warnings]).toEqual([0, []]);
 		},
 	);
 
-	test("D28 a mail is there with its copy, or neither is, after a kill at any moment at which it is taken back", () => {
+	test("D28 a mail is there with its copy, or its copy says that it was taken back, after a kill at any moment at which it is taken back", () => {
 		for (let n = 1; ; n++) {
 			const root = testRoot();
 			const faults = faultyDisk();
@@ -690,21 +690,25 @@ describe("a copy that was not finished", () => {
 			}
 			const left = root.names(bob, "new");
 			const { mailbox: again, warnings } = root.start(alice);
-			expect([root.names(alice, "sent"), root.names(alice, "tmp"), warnings]).toEqual([left, [], []]);
+			const copy = left.length > 0 ? outcome.name : `${outcome.name}.retracted`;
+			expect([root.names(alice, "sent"), root.names(alice, "tmp"), warnings]).toEqual([[copy], [], []]);
 			expect(again.awaitingCount()).toBe(left.length);
 			if (faults.failed === undefined) return expect(left).toEqual([]);
 		}
 	});
 
-	test("D28 a mail is taken back also when its copy cannot be removed now: the next start does", () => {
+	test("D28 a mail is taken back also when its copy cannot be renamed now: the next start does", () => {
 		const root = testRoot();
 		const faults = faultyDisk();
 		const mailbox = root.open(alice, { disk: faults.disk });
 		const outcome = mailbox.deliver(draft());
 		if (!outcome.ok) throw new Error(outcome.message);
-		faults.failWith((_, { name }) => (name === "remove" ? "EIO" : undefined));
+		faults.failWith((_, { name, paths }) =>
+			name === "rename" && paths[1]?.endsWith(".retracted") ? "EIO" : undefined,
+		);
 		expect([mailbox.retract(outcome), mailbox.awaitingCount()]).toEqual([true, 0]);
-		expect([root.start(alice).mailbox.awaitingCount(), root.names(alice, "sent")]).toEqual([0, []]);
+		const kept = [`${outcome.name}.retracted`];
+		expect([root.start(alice).mailbox.awaitingCount(), root.names(alice, "sent")]).toEqual([0, kept]);
 	});
 
 	test("L4 is gone with a mail that is taken back", () => {

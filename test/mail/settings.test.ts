@@ -53,6 +53,9 @@ describe("PSM-088 what a person sets holds", () => {
 		{ durability: "fast" },
 		{ durability: "durable" },
 		{ hopLimit: 2, pruneAfterDays: 3, durability: "fast" },
+		{ wakeOn: {} },
+		{ wakeOn: { kinds: ["ask", "request", "message"], from: ["planner", "01980f5e-7a3c-7d10-8f00-00000000000a"] } },
+		{ wakeOn: { kinds: [], from: [] } },
 	])("%j, and the other keys keep their defaults", (set) => {
 		save(set);
 		expect(read()).toEqual({ ...defaults, ...set, warnings: [] });

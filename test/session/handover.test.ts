@@ -580,7 +580,9 @@ describe("a fault on the way", () => {
 				return false;
 			},
 			isOff: () => false,
+			mayWake: () => true,
 			onWake: () => {},
+			onQuiet: () => {},
 			now: Date.now,
 			warn: () => {},
 		});

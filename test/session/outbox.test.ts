@@ -1,14 +1,16 @@
-import { rmSync } from "node:fs";
+import { rmSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { nodeDisk } from "../../src/mail/disk.ts";
+import type { MailKind } from "../../src/mail/envelope.ts";
 import type { Processes } from "../../src/mail/process.ts";
 import { openRunning } from "../../src/mail/running.ts";
+import type { WakeOn } from "../../src/mail/wake-on.ts";
 import { createOutbox } from "../../src/session/outbox.ts";
-import { alice, bob, carol, fail, testRoot, watchedDisk } from "../support/disk.ts";
+import { alice, bob, carol, dayMs, fail, startMs, testRoot, watchedDisk } from "../support/disk.ts";
 
 /** An outbox of Alice; Bob runs, Carol has a mailbox and does not run. */
-function setUp({ hopLimit = 5, isDurable = true } = {}) {
+function setUp({ hopLimit = 5, isDurable = true, wakeOn = undefined as WakeOn | undefined } = {}) {
 	const root = testRoot();
 	let fails: { name: string; pathEnd: string } | undefined;
 	const disk = watchedDisk(({ name, paths }) => {
@@ -27,10 +29,16 @@ function setUp({ hopLimit = 5, isDurable = true } = {}) {
 		warn: () => {},
 	});
 	running.own(alice, { name: "alice", cwd: "/work", state: "idle", waitingOn: "" });
-	running.own(bob, { name: "bob", cwd: "/work", state: "idle", waitingOn: "" });
+	running.own(bob, { name: "bob", cwd: "/work", state: "idle", waitingOn: "", wakeOn });
 	for (const address of [bob, carol]) root.open(address);
 	const mailbox = root.open(alice, { disk, durability: isDurable ? "durable" : "fast" });
-	const outbox = createOutbox({ mailbox, running, hopLimit: () => hopLimit, isDurable: () => isDurable });
+	const outbox = createOutbox({
+		mailbox,
+		running,
+		hopLimit: () => hopLimit,
+		isDurable: () => isDurable,
+		now: () => root.clockMs,
+	});
 	return {
 		root,
 		outbox,
@@ -64,14 +72,14 @@ describe("the outbox", () => {
 	});
 
 	test.each([
-		[carol, "That session is not running; the mail waits until it starts."],
+		[carol, "That session is not running; the mail waits until it starts.", "1 mail waits there."],
 		[
 			"01980f5e-7a3c-7d10-8f00-0000000000ff",
 			"No session with this id has been seen on this machine; the mail waits for one.",
 		],
-	])("D16/PSM-081 says of %s what is known of it", (to, note) => {
+	])("D16/PSM-081 says of %s what is known of it", (to, ...notes) => {
 		const sent = setUp().outbox.send({ to, ...mail });
-		expect(sent).toMatchObject({ ok: true, recipient: undefined, notes: [note] });
+		expect(sent).toMatchObject({ ok: true, recipient: undefined, notes });
 	});
 
 	test("L4 says that the disk did not confirm it, and only when that was asked for", () => {
@@ -95,6 +103,84 @@ describe("the outbox", () => {
 		const { outbox, root } = setUp();
 		expect(outbox.send({ to, ...mail, body: " " })).toMatchObject({ ok: false, code });
 		expect([root.names(bob, "new"), root.names(bob, "tmp"), root.names(alice, "sent")]).toEqual([[], [], []]);
+	});
+
+	test.each([
+		["request", { kinds: ["ask"] }, "(wakeOn.kinds), bob (ADDRESS) takes no requests"],
+		["ask", { kinds: [] }, "(wakeOn.kinds), bob (ADDRESS) takes no asks"],
+		[
+			"request",
+			{ from: ["carol", carol] },
+			"(wakeOn.from), bob (ADDRESS) takes requests from some sessions only, and not from this one",
+		],
+	] as [MailKind, WakeOn, string][])(
+		"refuses a %s that its recipient excludes by %j, and says whose settings those are",
+		(kind, wakeOn, why) => {
+			const { outbox, root, running } = setUp({ wakeOn });
+			const message = `Nothing was sent: by its settings ${why.replace("ADDRESS", bob)}; leave a message for it.`;
+			expect(outbox.send({ to: "bob", ...mail, kind })).toEqual({ ok: false, code: "not_accepted", message });
+			expect(outbox.notAccepted(bob, kind, undefined)).toMatchObject({ code: "not_accepted" });
+			expect([root.names(bob, "new"), root.names(bob, "tmp"), root.names(alice, "sent")]).toEqual([[], [], []]);
+			expect(outbox.send({ to: "bob", ...mail })).toMatchObject({
+				ok: true,
+				notes: ["By its settings, the mail starts no turn there."],
+			});
+			expect(outbox.send({ to: "bob", ...mail, quiet: true })).toMatchObject({ ok: true, notes: [] });
+			// Set anew since it was last looked at.
+			running.own(bob, { name: "bob", cwd: "/work", state: "idle", waitingOn: "" });
+			expect(outbox.send({ to: "bob", ...mail, kind })).toMatchObject({ ok: true });
+		},
+	);
+
+	test.each([
+		{ kinds: ["request"] },
+		{ from: ["alice"] },
+		{ from: [alice.toUpperCase()] },
+		{ kinds: ["request"], from: ["alice"] },
+		{},
+	] as WakeOn[])("sends a request that %j lets start a turn", (wakeOn) => {
+		const { outbox } = setUp({ wakeOn });
+		expect(outbox.send({ to: "bob", ...mail, kind: "request" })).toMatchObject({ ok: true, notes: [] });
+	});
+
+	test("L2 says of a request that was sent before that it was, also when it is not accepted any more", () => {
+		const { outbox, running } = setUp();
+		const request = { to: "bob", ...mail, kind: "request", id: "11111111-2222-4333-8444-555555555555" } as const;
+		expect(outbox.send(request)).toMatchObject({ ok: true });
+		running.own(bob, { name: "bob", cwd: "/work", state: "idle", waitingOn: "", wakeOn: { kinds: [] } });
+		expect(outbox.send(request)).toMatchObject({ ok: true, duplicate: true });
+		expect(outbox.send({ ...request, id: undefined })).toMatchObject({ code: "not_accepted" });
+	});
+
+	test("L4 says of a busy session how many mails wait there, and since when it was last active", () => {
+		const { outbox, root, running } = setUp();
+		running.own(bob, { name: "bob", cwd: "/work", state: "busy", waitingOn: "" });
+		expect(outbox.send({ to: "bob", ...mail })).toMatchObject({
+			notes: ["That session is busy.", "1 mail waits there; it was last active less than a minute ago."],
+		});
+		root.clockMs += 3 * 60_000;
+		expect(outbox.send({ to: "bob", ...mail })).toMatchObject({
+			notes: ["That session is busy.", "2 mails wait there; it was last active 3 minutes ago."],
+		});
+	});
+
+	test.each([
+		[58_000, "less than a minute"],
+		[61_000, "1 minute"],
+		[3_601_000, "1 hour"],
+		[2.5 * dayMs, "2 days"],
+		[-dayMs, "less than a minute"],
+	])("L4 says of a closed session when it did something itself, not when others wrote to it (%i ms)", (ms, ago) => {
+		const { outbox, root } = setUp();
+		const state = root.lay(carol, "cur", "../state.json", "{}");
+		utimesSync(state, startMs / 1000, startMs / 1000);
+		root.clockMs = Date.now() + ms;
+		expect(outbox.send({ to: carol, ...mail })).toMatchObject({
+			notes: [
+				"That session is not running; the mail waits until it starts.",
+				`1 mail waits there; it was last active ${ago} ago.`,
+			],
+		});
 	});
 
 	test("PSM-022 refuses when the disk does, and leaves nothing", () => {

@@ -344,6 +344,12 @@ describe("L10 a pass in slices", () => {
 
 test("PSM-088 the schema of the settings allows what the settings allow", () => {
 	const schema = JSON.parse(readFileSync(new URL("../../session-mail.schema.json", import.meta.url), "utf8"));
-	expect(Object.keys(schema.properties).sort()).toEqual(["$schema", "durability", "hopLimit", "pruneAfterDays"]);
+	expect(Object.keys(schema.properties).sort()).toEqual([
+		"$schema",
+		"durability",
+		"hopLimit",
+		"pruneAfterDays",
+		"wakeOn",
+	]);
 	expect(schema.required ?? []).toEqual([]);
 });

@@ -464,7 +464,7 @@ describe("older copies of this package share the mail root", () => {
 		expect((await call(pi, "session_mail_list", {})).text).not.toContain(older.address);
 		await pi.type(`/mailbox ${older.address} please`);
 		expect(pi.notifications).toEqual([
-			expect.stringMatching(/That session is not running; the mail waits until it starts\.$/),
+			expect.stringMatching(/That session is not running; the mail waits until it starts\.\n1 mail waits there\.$/),
 		]);
 	});
 

@@ -73,6 +73,7 @@ const textIn = (result: Result) => result.content[0]?.text;
 function asks(pi: FakePi): { id: string; kind: string; hops: number; body: string; to: string }[] {
 	return pi
 		.names("sent")
+		.filter((name) => name.endsWith(".json"))
 		.map((name) => JSON.parse(readFileSync(join(mailRoot(), pi.address, "sent", name), "utf8")))
 		.filter(({ kind }) => kind === "ask");
 }

@@ -97,6 +97,25 @@ describe("session_mail_list", () => {
 		]);
 	});
 
+	test.each([
+		[{ kinds: ["request", "ask"] }, "only requests, asks may start a turn of it"],
+		[{ from: ["planner", "a\u001b[31m\u202eb"] }, "only mail from planner, a [31m b may start a turn of it"],
+		[{ kinds: ["ask"], from: ["planner"] }, "only asks from planner may start a turn of it"],
+		[{ kinds: [] }, "no mail starts a turn of it"],
+		[{ from: [] }, "no mail starts a turn of it"],
+	])("L4 shows which mail wakes a session whose settings say so: %j", async (wakeOn, mark) => {
+		write(ids.reviewer, { name: "reviewer", x: { wakeOn } });
+		expect(await lines()).toContain(`- reviewer (${ids.reviewer}), ${cwd()}, idle, (${mark})`);
+	});
+
+	test.each([[{}], [undefined], ["ask"], [{ kinds: ["fax"] }]])(
+		"D1 shows a session also when its wakeOn is %j, and nothing of that",
+		async (wakeOn) => {
+			write(ids.reviewer, { name: "reviewer", x: { wakeOn } });
+			expect(await lines()).toContain(`- reviewer (${ids.reviewer}), ${cwd()}, idle`);
+		},
+	);
+
 	test("says which session takes no mail, and which cannot be looked into", async () => {
 		write(ids.reviewer, { name: "reviewer", x: { receiving: false } });
 		write(ids.other, { name: "tester", x: { namespace: "pid:[1]" } });

@@ -44,7 +44,7 @@ interface Result {
 	isError?: boolean;
 }
 
-function send(args: { to: string; message: string; id?: string }, pi = author): Promise<Result> {
+function send(args: { to: string; message: string; id?: string; quiet?: boolean }, pi = author): Promise<Result> {
 	const { execute } = pi.tools.get("session_mail_send") as unknown as {
 		execute: (...args: unknown[]) => Promise<Result>;
 	};
@@ -55,7 +55,7 @@ const textIn = (result: Result) => result.content[0]?.text;
 
 /** All files, but for what sessions keep rewriting about themselves. */
 function onDisk(): string[] {
-	return pathsInRoot().filter((path) => !/state\.json$|\.open$|^running/.test(path));
+	return pathsInRoot().filter((path) => !/state\.json$|\.open$|\.read$|^running/.test(path));
 }
 
 function mailsIn(address: string, box: "new" | "cur" | "sent") {
@@ -76,6 +76,19 @@ describe("session_mail_send", () => {
 		expect(mailsIn(ids.author, "sent")).toEqual(mailsIn(ids.reviewer, "new"));
 		// PSM-039: nothing is awaited.
 		expect(author.status.get("mailbox")).toBeUndefined();
+	});
+
+	test("design 4.6 leaves a quiet one, which starts no turn", async () => {
+		const sent = await send({ to: "reviewer", message: "x", quiet: true });
+		expect(mailsIn(ids.reviewer, "new")).toMatchObject([{ id: sent.details.id, kind: "message", x: { quiet: true } }]);
+		await later(60_000);
+		expect([reviewer.hasRunToPlay, reviewer.mails().length]).toEqual([false, 1]);
+		// A quiet one is another mail than one that starts a turn.
+		const id = "11111111-2222-4333-8444-555555555555";
+		await send({ to: "reviewer", message: "x", id });
+		expect((await send({ to: "reviewer", message: "x", id, quiet: true })).details.error?.code).toBe("id_used");
+		await later(1000);
+		await reviewer.run();
 	});
 
 	test("L2 with an id of its own sends once: a repetition says so, and another text under it is refused", async () => {
@@ -117,7 +130,7 @@ describe("session_mail_send", () => {
 		makePeer(ids.tester);
 		const sent = await send({ to: ids.tester, message: "x" });
 		expect(textIn(sent)).toBe(
-			`Sent ${sent.details.id} to ${ids.tester}. That session is not running; the mail waits until it starts.`,
+			`Sent ${sent.details.id} to ${ids.tester}. That session is not running; the mail waits until it starts. 1 mail waits there.`,
 		);
 		expect(sent.details.running).toBe(false);
 		expect(mailsIn(ids.tester, "new")).toHaveLength(1);

@@ -1,0 +1,38 @@
+import * as z from "zod/mini";
+import { canonicalAddress } from "./address.ts";
+import { type Envelope, isQuiet } from "./envelope.ts";
+
+/** Which mail may start a run of a session, as its user has set it: what an absent key says nothing about may. */
+export const wakeOnSchema = z.strictObject({
+	kinds: z.optional(
+		z.array(z.enum(["request", "ask", "message"])).check(z.maxLength(3), z.describe("The kinds that may.")),
+	),
+	// It stands in the running record, whose size is bounded.
+	from: z.optional(
+		z
+			.array(z.string().check(z.maxLength(128)))
+			.check(z.maxLength(64), z.describe("The senders that may: names of sessions, or full session ids.")),
+	),
+});
+
+export type WakeOn = z.infer<typeof wakeOnSchema>;
+
+/**
+ * The rule by which a mail starts no run; undefined when none keeps it from that. A late answer to an ask counts as a
+ * message. `senderName` is asked only when a name decides; whoever does not run has none.
+ */
+export function excludedBy(
+	wakeOn: WakeOn | undefined,
+	{ kind, from }: Pick<Envelope, "kind" | "from">,
+	senderName: () => string | undefined,
+): keyof WakeOn | undefined {
+	if (wakeOn?.kinds?.includes(kind === "reply" ? "message" : kind) === false) return "kinds";
+	if (wakeOn?.from === undefined || wakeOn.from.some((sender) => canonicalAddress(sender) === from)) return undefined;
+	const name = senderName();
+	return name !== undefined && wakeOn.from.includes(name) ? undefined : "from";
+}
+
+/** Whether a mail may start a run, as far as its sender and these settings say. */
+export function mayWake(wakeOn: WakeOn | undefined, mail: Envelope, senderName: () => string | undefined): boolean {
+	return !isQuiet(mail) && excludedBy(wakeOn, mail, senderName) === undefined;
+}
