@@ -6,12 +6,13 @@ import type {
 	SessionStartEvent,
 } from "@earendil-works/pi-coding-agent";
 import { registerMailboxCommand } from "./commands/mailbox.ts";
+import { createScreenControl } from "./commands/screen.ts";
 import { announceMail, provideHooks } from "./hooks.ts";
 import { errorMessage, nodeDisk } from "./mail/disk.ts";
 import { systemProcesses } from "./mail/process.ts";
 import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
-import { settingsPath } from "./mail/settings.ts";
+import { openSettings, settingsPath } from "./mail/settings.ts";
 import { diagnoseSession } from "./session/doctor.ts";
 import { mailType } from "./session/ledger.ts";
 import { type Machine, type MailSession, openSession } from "./session/session.ts";
@@ -29,6 +30,13 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 	let session: MailSession | undefined;
 	let isRegistered = false;
 	let offBecause = "it has ended";
+	const current = () => session;
+	const reasonOff = () => offBecause;
+	const diagnose = (ctx: ExtensionContext) => {
+		const parts = { pi, ctx, machine, session: session ?? offBecause, tools: mailTools(current) };
+		return diagnoseSession({ ...parts, otherCopies: [...otherCopies] });
+	};
+	const screen = createScreenControl(current, reasonOff, diagnose);
 
 	function end(event: SessionShutdownEvent): void {
 		session?.shutDown(event);
@@ -44,22 +52,9 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 			return;
 		}
 		owners.set(ctx.sessionManager, owner);
-		const current = () => session;
 		if (!isRegistered) {
-			registerMailboxCommand(
-				pi,
-				current,
-				() => offBecause,
-				(context) =>
-					diagnoseSession({
-						pi,
-						ctx: context,
-						machine,
-						session: session ?? offBecause,
-						tools: mailTools(current),
-						otherCopies: [...otherCopies],
-					}),
-			);
+			registerMailboxCommand(pi, { current, reasonOff, screen, diagnose });
+			if (ctx.mode === "tui") registerShortcut();
 			registerTools(pi, ctx, current);
 			provideHooks(pi, current);
 			pi.registerMessageRenderer(mailType, renderMail);
@@ -73,6 +68,14 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 		}
 	}
 
+	/** What is wrong with the settings, the session says when it reads them. */
+	function registerShortcut(): void {
+		const { disk, settingsFile, now } = machine;
+		const { shortcut } = openSettings({ disk, file: settingsFile(), now, warn: () => {} }).read();
+		if (shortcut === false || !isKey(shortcut)) return;
+		pi.registerShortcut(shortcut, { description: "Open the mailbox", handler: (ctx) => screen.open(ctx) });
+	}
+
 	pi.on("session_start", start);
 	pi.on("resources_discover", () => session?.resourcesDiscovered());
 	pi.on("input", () => session?.input());
@@ -83,6 +86,7 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 	pi.on("session_info_changed", ({ name }) => session?.renamed(name));
 	pi.on("session_shutdown", (event, ctx) => {
 		owners.delete(ctx.sessionManager);
+		screen.close();
 		end(event);
 		// Of a copy that stepped back, none of the tools is its own.
 		if (isRegistered) rememberTools(pi, ctx);
@@ -99,6 +103,11 @@ export function thisMachine(): Machine {
 		settingsFile: settingsPath,
 		whileAlone,
 	};
+}
+
+/** Any text may be the name of a key; Pi never meets one that is none. */
+function isKey(name: string): name is Parameters<ExtensionAPI["registerShortcut"]>[0] {
+	return name !== "";
 }
 
 /** A copy of the package that has a session's mailbox. Copies of different versions may meet: keep its shape. */

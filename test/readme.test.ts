@@ -4,6 +4,7 @@ import { afterEach, expect, test } from "vitest";
 import * as z from "zod/mini";
 import { parseArgument } from "../src/commands/mailbox.ts";
 import { defaultSettings, settingsSchema } from "../src/mail/settings.ts";
+import { footer, namesIn, startedPi, untilInTool } from "./e2e/mail.ts";
 import { cleanUp, makeHome, repository } from "./support/pi.ts";
 import { hasTmux, openTerminal } from "./support/terminal.ts";
 
@@ -21,6 +22,7 @@ function capture(of: string): string {
 /** A screen without what differs from run to run and from one width to another. */
 function essence(screen: string): string {
 	return screen
+		.replace(/\d\d-\d\d \d\d:\d\d/g, "<time>")
 		.replace(/\s+/g, "")
 		.replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "<id>")
 		.replace(/workingin[^)]*\)/g, "workingin<folder>)");
@@ -35,12 +37,14 @@ test("every command that README.md tells to run is one of package.json", () => {
 	}
 });
 
-test("PSM-088 the settings that README.md shows are the defaults, and its table names them all", () => {
+test("PSM-088 the settings that README.md shows are valid, but for wakeOn the defaults, and its table names them all", () => {
 	const example = JSON.parse(/```json\n(.*?)\n```/s.exec(readme)?.[1] ?? "");
-	const { $schema, ...settings } = z.parse(settingsSchema, example);
+	const { $schema, wakeOn, ...settings } = z.parse(settingsSchema, example);
 	expect(settings).toEqual(defaultSettings);
+	// By default it is not set, so that every mail wakes.
+	expect(wakeOn).toEqual({ kinds: expect.anything(), from: expect.anything() });
 	expect($schema).toMatch(/node_modules\/pi-session-mail\/session-mail\.schema\.json$/);
-	for (const key of Object.keys(defaultSettings)) expect(readme).toContain(`| \`${key}\` |`);
+	for (const key of Object.keys(settingsSchema.shape).slice(1)) expect(readme).toContain(`| \`${key}\` |`);
 });
 
 test.each([
@@ -77,4 +81,62 @@ test.skipIf(!hasTmux())("first use looks as README.md shows it", async () => {
 	await reviewer.press("C-o");
 	const expanded = await reviewer.waitForScreen("End of the mail from author");
 	expect(essence(expanded.join("\n"))).toContain(essence(capture("expanded")));
+});
+
+test.skipIf(!hasTmux())("the mailbox screen looks as README.md shows it", async () => {
+	const home = makeHome();
+	const finding = "It loses the last word when the text does not end in a space.";
+	const idOf = (place: number) => ["--session-id", `0197a3f${place}-1111-7000-8000-00000000000a`];
+	const author = await openTerminal({
+		home,
+		name: "author",
+		args: idOf(1),
+		width: 96,
+		height: 24,
+		rules: [{ if: "which branch", script: "!say The branch parser-fix." }],
+	});
+	const reviewer = await startedPi({
+		home,
+		name: "reviewer",
+		args: idOf(2),
+		rules: [{ if: "please check the parser", script: `!say ${finding}` }],
+	});
+	const tester = await startedPi({ home, name: "tester", args: idOf(3) });
+	const say = async (text: string, expected: string) => {
+		author.type(text);
+		await author.press("Enter");
+		await author.waitForScreen(expected);
+	};
+	await say("%say hello", "hello");
+	await reviewer.prompt("/mailbox author which branch do you mean?");
+	await author.waitForScreen("1 read");
+	await footer(reviewer, "✉ 1 read");
+	await say("/mailbox reviewer please check the parser", "2 read");
+	await tester.prompt('!tool bash {"command":"while [ ! -e done ]; do sleep 0.02; done"}');
+	await untilInTool(tester);
+	await say("/mailbox tester run the tests on parser-fix", "✉ 2 read · 1 awaiting");
+	await reviewer.prompt('!tool session_mail_ask {"to":"tester","message":"Are the tests green?"}');
+	await untilInTool(reviewer);
+	// What the recipient notes of a mail that it has answered.
+	const address = idOf(1)[1] ?? "";
+	const [sent = ""] = namesIn(home, address, "sent");
+	writeFileSync(join(home.mailRoot, address, "sent", `${sent}.answered`), "");
+
+	await author.press("M-m");
+	for (const [index, tab] of ["Inbox", "Sent", "Waiting", "Sessions"].entries()) {
+		author.type(`${index + 1}`);
+		await author.waitForScreen(`[${index + 1} ${tab}]`);
+		await author.waitForScreen("→ ");
+		const screen = author.screen().join("\n").replaceAll(home.workDir, "/home/me/parser");
+		expect(essence(screen)).toContain(essence(capture(`screen ${tab}`)));
+	}
+});
+
+test("README.md's table of the screen's keys names each that the screen shows, and no other", () => {
+	const section = /### The mailbox screen\n(.*?)\n### /s.exec(readme)?.[1] ?? "";
+	const named = [...section.matchAll(/^\| `([^|]*)` \|/gm)].flatMap(([, keys = ""]) => keys.split("`, `"));
+	const source = readFileSync(join(repository, "src/view/screen.ts"), "utf8");
+	const shown = [...source.matchAll(/"([a-z/]) [a-z ]+"/g)].map(([, key = ""]) => key);
+	expect(shown.length).toBeGreaterThan(8);
+	expect(new Set(named.filter((key) => /^[a-z/]$/.test(key)))).toEqual(new Set(shown));
 });

@@ -1,5 +1,5 @@
 import { writeSync } from "node:fs";
-import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
+import type { ExtensionAPI, ExtensionCommandContext, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { shortAddress } from "../mail/address.ts";
 import { reportOf } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
@@ -9,31 +9,40 @@ import { field, pathField } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
 import { isStale } from "../session/warnings.ts";
+import { tabs } from "../view/screen.ts";
+import type { ScreenControl } from "./screen.ts";
+import { describe } from "./words.ts";
 
 const elsewhere = "another process has this session open and receives its mail; close one of the two.";
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
 /** Before a recipient: the mail is a message that starts no turn. */
 const quietFlag = /^--quiet(?:\s+|$)/;
 
-/**
- * Registers `/mailbox`: this session's address, a request to another session, mail off and on, pruning, and the doctor.
- * `current` is the session that has the mailbox; without one, `reasonOff` says why. `diagnose` works without one.
- */
-export function registerMailboxCommand(
-	pi: ExtensionAPI,
-	current: () => MailSession | undefined,
-	reasonOff: () => string,
-	diagnose: (ctx: ExtensionCommandContext) => Findings,
-): void {
+/** What the command shows and asks besides the session. */
+interface CommandParts {
+	/** The session that has the mailbox; without one, `reasonOff` says why. */
+	current: () => MailSession | undefined;
+	reasonOff: () => string;
+	screen: Pick<ScreenControl, "open">;
+	diagnose: (ctx: ExtensionContext) => Findings;
+}
+
+/** Registers `/mailbox`: this session's address, a request to another session, mail off and on, pruning, and what the screen shows. `diagnose` works without a session. */
+export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, screen, diagnose }: CommandParts): void {
 	pi.registerCommand("mailbox", {
 		description: "Show this session's address, or send a request: /mailbox <to> <text>",
 		getArgumentCompletions: (typed) => completions(typed, current()),
 		async handler(argument, ctx) {
 			const session = current();
 			const typed = argument.trim();
-			if (typed === "doctor") await showFindings(diagnose(ctx), ctx);
+			const tab = tabs.find((word) => word === typed);
+			if (tab !== undefined && ctx.mode === "tui" && session !== undefined) await screen.open(ctx, tab);
+			else if (tab === "doctor") await showFindings(diagnose(ctx), ctx);
+			else if (session === undefined && tab !== undefined)
+				refuse(ctx, typed, `The mailbox cannot be shown: this session has none, because ${reasonOff()}.`);
 			else if (session === undefined)
 				refuse(ctx, typed, `Nothing was sent: this session has no mailbox, because ${reasonOff()}.`);
+			else if (tab !== undefined) say(ctx, await inTurns(describe(session, tab)));
 			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
 			// With a text behind it, each of these words is the name of a session.
 			else if (typed === "on" || typed === "off") switchMail(session, ctx, typed === "on");
@@ -107,10 +116,14 @@ function completions(typed: string, session: MailSession | undefined) {
 }
 
 const ownWords = {
-	doctor: "look for what is wrong, and how to mend it",
 	off: "keep mail waiting",
 	on: "let mail come again",
 	prune: "remove the mailbox folders of closed sessions",
+	inbox: "show the mail to this session",
+	sent: "show what this session sent",
+	waiting: "show who waits for whom",
+	sessions: "show the running sessions",
+	doctor: "look for what is wrong, and how to mend it",
 };
 
 /** What to type for a session: the first of its names that reaches it and nobody else. */
@@ -185,6 +198,24 @@ async function showFindings(findings: Findings, ctx: ExtensionCommandContext): P
 	await new Promise<void>((done) => inSlices(findings, (finding) => finding && found.push(finding), done, failed));
 	// The session may have been replaced meanwhile.
 	if (!isStale(ctx)) say(ctx, reportOf(found));
+}
+
+/** Runs work that makes a text in slices. One that fails makes the text that says so. */
+function inTurns(work: Generator<undefined, string>): Promise<string> {
+	return new Promise((resolve) => {
+		let text = "";
+		function* whole(): Generator<undefined> {
+			text = yield* work;
+		}
+		inSlices(
+			whole(),
+			() => {},
+			() => resolve(text),
+			(why) => {
+				text = `The mailbox cannot be read: ${why}.`;
+			},
+		);
+	});
 }
 
 /** Tells the person something; in print mode on standard output, so that scripts see it. */

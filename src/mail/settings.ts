@@ -6,6 +6,9 @@ import { type Disk, errorCode, errorMessage } from "./disk.ts";
 import { field } from "./text.ts";
 import { wakeOnSchema } from "./wake-on.ts";
 
+/** A key as Pi names it. */
+const keyPattern = /^(?:(?:ctrl|alt|shift|super)\+)*(?:[!-*,-~]|f(?:[1-9]|1[0-2])|[a-z]+(?:Up|Down)?)$/;
+
 /** What a person can set, in `session-mail.json` of Pi's agent directory. `session-mail.schema.json` is made of this. */
 export const settingsSchema = z.object({
 	$schema: z.optional(z.string().check(z.describe("Where the schema of this file is, for editors."))),
@@ -22,6 +25,9 @@ export const settingsSchema = z.object({
 	durability: z
 		._default(z.enum(["durable", "fast"]), "durable")
 		.check(z.describe("Whether a sent mail survives a power cut (durable) or only a crash of Pi (fast).")),
+	shortcut: z
+		._default(z.union([z.string().check(z.regex(keyPattern)), z.literal(false)]), "alt+m")
+		.check(z.describe("The key that opens the mailbox screen, such as alt+m or ctrl+shift+f2; false for none.")),
 	wakeOn: z
 		.optional(wakeOnSchema)
 		.check(z.describe("Which mail may start a turn of a session. All other is read with the next one.")),

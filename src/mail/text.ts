@@ -33,6 +33,14 @@ export function seen(text: string): string | undefined {
 const notInLine = new RegExp(`[\\p{Cc}\\u2028\\u2029${bidiMarks}]`, "gu");
 const maxPathCharacters = 512;
 
+/** The lines of a text for a person: tabs are spaces, and nothing in them acts on a terminal. */
+export function textLines(text: string): string[] {
+	return text
+		.replace(/\r\n|[\u2028\u2029]/g, "\n")
+		.split("\n")
+		.map((line) => oneLine(line.replaceAll("\t", "    ")));
+}
+
 /** The whole text as part of one line. */
 export function oneLine(text: string): string {
 	return text.replace(notInLine, " ").replace(loneSurrogate, "\ufffd");

@@ -26,6 +26,12 @@ export interface Answers {
 	setAside(mail: DeadMail): void;
 	/** Fails everything that is owed, at the end of a session that is not saved (design D18). */
 	settleEnd(): void;
+	/** Answers one request or ask now in its user's name: no run answers it any more. */
+	answerByHand(
+		mail: { id: string; from: string; name: string },
+		status: "done" | "failed",
+		text: string,
+	): AskAnswered | AskAnswerRefusal;
 	/** Answers one open ask now, in the middle of a run (PSM-079, PSM-080). */
 	answerAsk(id: string, text: string, hops: number): AskAnswered | AskAnswerRefusal;
 	/** Writes what was noted and not written, because of a crash or of the disk. */
@@ -200,6 +206,19 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 		}
 	}
 
+	/** Plans the one reply to a mail that has none, and says whether it is written. */
+	function answerOne(
+		{ id, from }: { id: string; from: string },
+		status: "done" | "failed",
+		text: string,
+		hops: number,
+	): AskAnswered | AskAnswerRefusal {
+		const lost = plan([{ to: from, inReplyTo: [id], status, body: text.trim() }], hops).get(id);
+		if (lost !== undefined) return { ok: false, code: "undeliverable", message: lost };
+		const isWritten = !isPlanned({ from, id }) && !ledger.openReplies().some((reply) => reply.inReplyTo.includes(id));
+		return { ok: true, id, to: from, isWritten };
+	}
+
 	return {
 		settleRun({ runStart, aborted, hops, takeUnread }) {
 			const { lastAssistant, ...outcome } = outcomeOfRun(branch(), runStart, aborted);
@@ -240,17 +259,21 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 			);
 		},
 		settleEnd: () => fail(owed(-1), "The session ended before it answered, and it was not saved."),
+		answerByHand(mail, status, text) {
+			if (text.trim() === "") return refuse("empty", "the answer is empty");
+			if (ledger.get(mail)?.isAnswered === true || isPlanned(mail)) return refuse("answered", "it is already answered");
+			unreadFiles.set(keyOf(mail), mail.name);
+			// A person starts the count of hops again.
+			const outcome = answerOne(mail, status, text, 0);
+			unreadFiles.clear();
+			return outcome;
+		},
 		answerAsk(id, text, hops) {
 			if (text.trim() === "") return refuse("empty", "the answer is empty");
 			const found = ledger.find(id);
 			const asks = found.filter((mail) => mail.kind === "ask");
 			const open = asks.find((mail) => !mail.isAnswered && !isPlanned(mail));
-			if (open !== undefined) {
-				const lost = plan([{ to: open.from, inReplyTo: [id], status: "done", body: text.trim() }], hops).get(id);
-				if (lost !== undefined) return { ok: false, code: "undeliverable", message: lost };
-				const isWritten = !isPlanned(open) && !ledger.openReplies().some((reply) => reply.inReplyTo.includes(id));
-				return { ok: true, id, to: open.from, isWritten };
-			}
+			if (open !== undefined) return answerOne(open, "done", text, hops);
 			if (asks.length > 0) return refuse("answered", `the ask ${field(id)} is already answered`);
 			const [other] = found;
 			if (other === undefined) return refuse("unknown", `no ask with the id ${field(id)} has reached this session`);

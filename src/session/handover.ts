@@ -67,6 +67,13 @@ export interface Handover {
 	afterStop(): OpenMail[];
 	/** The process ends, and not by a crash: mail that is still open has done it no harm. */
 	end(): void;
+	/** Whether Pi was given this mail and has not added it yet. */
+	isInFlight(mail: { from: string; id: string }): boolean;
+	/**
+	 * A person has dealt with this mail: if it is on its way here, it goes no further, and its mark goes now. Where nothing of
+	 * the session is saved yet, the next start would otherwise hand it over again.
+	 */
+	dismiss(mail: { from: string; id: string }): void;
 	/** Mail that is claimed and not yet in the conversation. */
 	readonly claimedCount: number;
 	/** Mail in the conversation that is not saved yet. */
@@ -325,6 +332,17 @@ export function createHandover(parts: HandoverParts): Handover {
 			for (const mail of [...ready.values(), ...inFlight.values(), ...unsaved.values()]) {
 				mailbox.endedWell(mail);
 			}
+		},
+		isInFlight: (mail) => inFlight.has(keyOf(mail)),
+		dismiss(mail) {
+			const key = keyOf(mail);
+			const waiting = ready.get(key);
+			const isMeant = ({ envelope }: OpenMail) => keyOf(envelope) === key;
+			for (const { name } of [...(waiting === undefined ? [] : [waiting]), ...[...unsaved.values()].filter(isMeant)]) {
+				mailbox.close(name);
+				unsaved.delete(name);
+			}
+			ready.delete(key);
 		},
 		get claimedCount() {
 			return ready.size + inFlight.size;

@@ -30,6 +30,8 @@ export interface ReceivedMail {
 	kind: Envelope["kind"];
 	/** Whether a planned reply answers it. */
 	isAnswered: boolean;
+	/** That reply. */
+	answer: PlannedReply | undefined;
 	/** What came between it and its answer. */
 	heldBy: HeldBy | undefined;
 	/** The session entry that holds it; empty when it was answered before it was read. */
@@ -129,7 +131,16 @@ export function createLedger(address: string): Ledger {
 	function add({ id, from, kind, file = "" }: TakenMail, entryId: string): void {
 		const key = keyOf({ from, id });
 		if (mails.has(key)) return;
-		const mail: ReceivedMail = { id, from, kind, isAnswered: false, heldBy: undefined, entryId, file };
+		const mail: ReceivedMail = {
+			id,
+			from,
+			kind,
+			isAnswered: false,
+			answer: undefined,
+			heldBy: undefined,
+			entryId,
+			file,
+		};
 		mails.set(key, mail);
 		if (entryId !== "") readCount++;
 		if (awaitsAnswer(mail)) unanswered.set(key, mail);
@@ -161,7 +172,10 @@ export function createLedger(address: string): Ledger {
 			const key = keyOf({ from: reply.to, id });
 			add({ id, from: reply.to, kind: "request" }, "");
 			const mail = mails.get(key);
-			if (mail !== undefined) mail.isAnswered = true;
+			if (mail !== undefined) {
+				mail.isAnswered = true;
+				mail.answer = reply;
+			}
 			unanswered.delete(key);
 		}
 	}

@@ -1,4 +1,5 @@
 import { statSync } from "node:fs";
+import { join } from "node:path";
 import type {
 	AgentSettledEvent,
 	ExtensionAPI,
@@ -21,6 +22,7 @@ import { openSettings } from "../mail/settings.ts";
 import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
+import { type ByHand, createByHand } from "./by-hand.ts";
 import { endLastLine, isBehindFile, openConversation, savedEntries } from "./conversation.ts";
 import { createFooter, footerText } from "./footer.ts";
 import { createGate } from "./gate.ts";
@@ -30,10 +32,12 @@ import { createInbox } from "./inbox.ts";
 import { createLedger, type MailDetails, type Note, noteType } from "./ledger.ts";
 import { createMessages } from "./messages.ts";
 import { createOutbox, type Outbox, type SendRefusal } from "./outbox.ts";
+import { createOverview, type Overview } from "./overview.ts";
 import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { takeInLeftOvers } from "./recovery.ts";
 import { createRest } from "./rest.ts";
+import { createSessions, type Sessions } from "./sessions.ts";
 import { createUpkeep } from "./upkeep.ts";
 import { createWarnings, isStale, tell } from "./warnings.ts";
 
@@ -59,6 +63,11 @@ export interface MailSession {
 	readonly running: Running;
 	readonly outbox: Outbox;
 	readonly asks: Asks;
+	/** Its mail, and the sessions around it, as a person sees them. */
+	readonly overview: Overview;
+	readonly sessions: Sessions;
+	/** What a person does with its mail. */
+	readonly byHand: ByHand;
 	/** The hop count of the current turn. */
 	readonly hops: number;
 	/** Whether this process receives the session's mail, and not another one that has it open. */
@@ -206,6 +215,24 @@ export function openSession(
 		say,
 	});
 
+	const overview = createOverview({ disk, root, mailbox, running, ledger });
+	const sessions = createSessions({ disk, root, mailbox, ledger, overview });
+	const byHand = createByHand({
+		mailbox,
+		ledger,
+		answers,
+		handover,
+		noteTaken,
+		isClaimed: (name) => disk.entry(join(boxesOf(root, address).cur, name)) !== undefined,
+		refusal: () => {
+			if (!isOwner) return "another process has this session open and receives its mail";
+			return isReady && upkeep.isUsable()
+				? undefined
+				: "this session does not receive mail just now; try again in a moment";
+		},
+		pump: guarded(pump),
+	});
+
 	try {
 		// Asked before the record is ours: that of another process means that this one was not the last to have the session.
 		const wasOurs = running.find(address)?.pid === machine.processes.self.pid;
@@ -337,7 +364,7 @@ export function openSession(
 		return true;
 	}
 
-	function noteTaken({ name, envelope: { id, from, kind } }: OpenMail): void {
+	function noteTaken({ name, envelope: { id, from, kind } }: Pick<OpenMail, "envelope" | "name">): void {
 		note({ address, type: "taken", mail: { id, from, kind, file: name } });
 	}
 
@@ -397,6 +424,9 @@ export function openSession(
 		running,
 		outbox,
 		asks,
+		overview,
+		sessions,
+		byHand,
 		get hops() {
 			return hops.count;
 		},

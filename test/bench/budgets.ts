@@ -16,6 +16,7 @@ export const budgets = {
 	lateNotice: { text: "≤ 100 ms, p99", most: 100 },
 	scan: { text: "≤ 100 ms", most: 100 },
 	hold: { text: "≤ 20 ms at a stretch", most: 20 },
+	open: { text: "≤ 150 ms", most: 150 },
 	age: { text: "≤ 1.2 × empty", most: 1.2 },
 	calls: { text: "as many as empty", most: 1 },
 	list: { text: "≤ 50 ms", most: 50 },

@@ -20,6 +20,8 @@ export interface HostOptions {
 	readonly isFast?: boolean;
 	/** Called when a mail was given to Pi, with what the model will see. */
 	readonly onMessage?: (text: string) => void;
+	/** `rpc` by default. */
+	readonly mode?: "tui";
 	/** Whether a run gives other work a turn of the event loop now and then, as one of the real Pi does all the time. */
 	readonly breathes?: boolean;
 }
@@ -48,7 +50,8 @@ export function makeHost(options: HostOptions): Host {
 			whileAlone: (_root, work) => work(resolve),
 		});
 	machine.home = tmpdir();
-	const pi = new FakePi({ id: address, extensions: options.breathes ? [breathe, ours] : [ours] });
+	const mode = options.mode ?? "rpc";
+	const pi = new FakePi({ id: address, mode, extensions: options.breathes ? [breathe, ours] : [ours] });
 	return { pi, isSettledIn };
 }
 

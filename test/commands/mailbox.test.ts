@@ -265,7 +265,10 @@ describe("/mailbox", () => {
 			];
 			const words = (await offered("")) ?? [];
 			expect(words.slice(0, 2)).toEqual([unnamed, named]);
-			expect(words.slice(2).map(([value]) => value)).toEqual(["doctor", "off", "on", "prune"]);
+			expect(words.slice(2).map(([value]) => value)).toEqual([
+				...["off", "on", "prune"],
+				...["inbox", "sent", "waiting", "sessions", "doctor"],
+			]);
 			expect(await offered("of")).toEqual([["off", "off", "keep mail waiting"]]);
 			expect(await offered("off")).toBeUndefined();
 			expect(await offered("Rev")).toEqual([named]);

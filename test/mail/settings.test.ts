@@ -8,7 +8,7 @@ import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
 import { defaultSettings, openSettings, type SettingsFile, settingsPath } from "../../src/mail/settings.ts";
 import { fail, isRoot, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
 
-const defaults = { hopLimit: 5, pruneAfterDays: 30, durability: "durable" };
+const defaults = { hopLimit: 5, pruneAfterDays: 30, durability: "durable", shortcut: "alt+m" };
 
 let file: string;
 let clockMs: number;
@@ -52,6 +52,9 @@ describe("PSM-088 what a person sets holds", () => {
 		{ pruneAfterDays: 36500 },
 		{ durability: "fast" },
 		{ durability: "durable" },
+		{ shortcut: false },
+		{ shortcut: "ctrl+shift+f2" },
+		{ shortcut: "alt+pageUp" },
 		{ hopLimit: 2, pruneAfterDays: 3, durability: "fast" },
 		{ wakeOn: {} },
 		{ wakeOn: { kinds: ["ask", "request", "message"], from: ["planner", "01980f5e-7a3c-7d10-8f00-00000000000a"] } },
@@ -133,6 +136,7 @@ describe("PSM-089 an invalid value means the default of its key only, and a warn
 		...notPositive.map((value) => ["hopLimit", value] as const),
 		...notPositive.map((value) => ["pruneAfterDays", value] as const),
 		...["slow", "Fast", "", true, 1, null, [], ["fast"], {}].map((value) => ["durability", value] as const),
+		...["", "alt+", "hyper+m", "alt m", 1, null, true, []].map((value) => ["shortcut", value] as const),
 		...[1, null, true, [], {}].map((value) => ["$schema", value] as const),
 	])("%s: %j", (key, value) => {
 		const others = { hopLimit: 2, pruneAfterDays: 3, durability: "fast" };

@@ -349,6 +349,7 @@ test("PSM-088 the schema of the settings allows what the settings allow", () => 
 		"durability",
 		"hopLimit",
 		"pruneAfterDays",
+		"shortcut",
 		"wakeOn",
 	]);
 	expect(schema.required ?? []).toEqual([]);

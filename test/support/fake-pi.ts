@@ -103,6 +103,21 @@ export class FakePi {
 	readonly commands = new Map<string, Omit<RegisteredCommand, "name" | "sourceInfo">>();
 	readonly tools = new Map<string, Tool>();
 	readonly renderers = new Map<string, MessageRenderer>();
+	readonly shortcuts = new Map<string, Shortcut>();
+	/** The terminal: its size, and what was written to it besides what is drawn. */
+	readonly terminal = {
+		rows: 24,
+		columns: 80,
+		written: "",
+		write(data: string) {
+			this.written += data;
+		},
+	};
+	/** How often a component asked to be drawn again. */
+	renderRequests = 0;
+	/** What stands in the place of the editor. */
+	shown: Shown | undefined;
+	readonly #listeners = new Set<TerminalListener>();
 
 	readonly #extensions: readonly Extension[];
 	#generation: Generation = { isStale: true, handlers: [] };
@@ -171,6 +186,7 @@ export class FakePi {
 		this.tools.clear();
 		this.commands.clear();
 		this.renderers.clear();
+		this.shortcuts.clear();
 		for (const extension of this.#extensions) await extension(this.#api());
 		await this.emit("session_start", { reason });
 	}
@@ -187,6 +203,8 @@ export class FakePi {
 
 	/** Ends the session as a host does that forgets `session_shutdown` (pi-facts 6): what it handed out is stale. */
 	dispose(): void {
+		this.shown = undefined;
+		this.#listeners.clear();
 		this.#generation.isStale = true;
 		this.#generation = { isStale: true, handlers: [] };
 		this.#run = undefined;
@@ -221,6 +239,30 @@ export class FakePi {
 		} catch (error) {
 			this.errors.push(`command: ${messageOf(error)}`);
 		}
+	}
+
+	/** Presses the key of a shortcut. Like Pi it waits for nothing. */
+	shortcut(key: string): void {
+		const handled = this.shortcuts.get(key)?.handler(this.#context());
+		Promise.resolve(handled).catch((error) => this.errors.push(`shortcut: ${messageOf(error)}`));
+	}
+
+	/** Presses keys, each as the terminal sends it, where a component or a dialog stands in the place of the editor. */
+	async press(...keys: readonly string[]): Promise<void> {
+		for (const key of keys) {
+			let data = key;
+			for (const listener of [...this.#listeners]) data = listener(data)?.data ?? data;
+			const { shown } = this;
+			if (shown === undefined) throw new Error(`nothing is shown that takes ${JSON.stringify(key)}`);
+			shown.press(data);
+			// What waited for it goes on.
+			for (let n = 0; n < 20; n++) await undefined;
+		}
+	}
+
+	/** What is shown in the place of the editor, as Pi draws it. */
+	screen(width = this.terminal.columns): readonly string[] {
+		return this.shown?.render(width) ?? [];
 	}
 
 	/** A person types while a run goes on, and steers it; or types what another extension handles, so that no run starts. */
@@ -468,6 +510,56 @@ export class FakePi {
 		}
 	}
 
+	/** A component in the place of the editor, whose text Pi gives back afterwards. */
+	async #custom(factory: CustomFactory): Promise<unknown> {
+		const { editor, terminal } = this;
+		const tui = { terminal, requestRender: () => this.renderRequests++ };
+		return new Promise((resolve) => {
+			const component = factory(tui, plainTheme, keybindings, (result) => {
+				this.shown = undefined;
+				this.editor = editor;
+				resolve(result);
+				component.dispose();
+			});
+			this.shown = {
+				title: "",
+				text: "",
+				press: (data) => component.handleInput(data),
+				render: (width) => component.render(width),
+			};
+		});
+	}
+
+	/** Pi's editor for a text; Escape loses what was typed. */
+	#dialog(title: string, prefill: string): Promise<string | undefined> {
+		return new Promise((resolve) => {
+			const shown: Shown = {
+				title,
+				text: prefill,
+				press: (data) => {
+					if (data !== "\r" && data !== "\u001b") {
+						shown.text += data;
+						return;
+					}
+					this.shown = undefined;
+					resolve(data === "\r" ? shown.text.trim() : undefined);
+				},
+				render: () => [title, shown.text],
+			};
+			this.shown = shown;
+		});
+	}
+
+	#confirm(title: string): Promise<boolean> {
+		return new Promise((resolve) => {
+			const press = (data: string) => {
+				this.shown = undefined;
+				resolve(data === "\r");
+			};
+			this.shown = { title, text: "", press, render: () => [title] };
+		});
+	}
+
 	/** What the transcript says last of each tool; one of which it says nothing is on. */
 	#activeTools(): string[] {
 		const active = new Set(this.tools.keys());
@@ -500,6 +592,9 @@ export class FakePi {
 			appendEntry: (customType: string, data: unknown) => {
 				this.session.appendCustomEntry(customType, data);
 			},
+			registerShortcut: (key: string, shortcut: Shortcut) => {
+				this.shortcuts.set(key, shortcut);
+			},
 			getSessionName: () => this.session.getSessionName(),
 		});
 	}
@@ -526,6 +621,13 @@ export class FakePi {
 					if (!hasUI) this.errors.push("setStatus without a UI");
 					if (text === undefined) this.status.delete(key);
 					else this.status.set(key, text);
+				},
+				custom: (factory: CustomFactory) => this.#custom(factory),
+				editor: (title: string, prefill = "") => this.#dialog(title, prefill),
+				confirm: (title: string, message: string) => this.#confirm(`${title}\n${message}`),
+				onTerminalInput: (listener: TerminalListener) => {
+					this.#listeners.add(listener);
+					return () => this.#listeners.delete(listener);
 				},
 				getEditorText: () => this.editor,
 				setEditorText: (text: string) => {
@@ -608,6 +710,55 @@ interface Tool {
 	readonly name: string;
 	execute(id: string, args: object, signal: AbortSignal, onUpdate: undefined, ctx: ExtensionContext): Promise<Made>;
 }
+
+interface Shortcut {
+	handler(ctx: ExtensionContext): Promise<void> | void;
+}
+
+type TerminalListener = (data: string) => { data?: string } | undefined;
+
+/** What takes the keys instead of the editor. */
+interface Shown {
+	readonly title: string;
+	text: string;
+	press(data: string): void;
+	render(width: number): readonly string[];
+}
+
+type CustomFactory = (
+	tui: object,
+	theme: object,
+	keybindings: object,
+	done: (result: unknown) => void,
+) => { render(width: number): readonly string[]; handleInput(data: string): void; dispose(): void };
+
+/** A theme without colours. */
+export const plainTheme = {
+	fg: (_colour: string, text: string) => text,
+	bold: (text: string) => text,
+	inverse: (text: string) => text,
+};
+
+const boundKeys: Record<string, readonly string[]> = {
+	"tui.select.up": ["\u001b[A"],
+	"tui.select.down": ["\u001b[B"],
+	"tui.select.pageUp": ["\u001b[5~"],
+	"tui.select.pageDown": ["\u001b[6~"],
+	"tui.select.confirm": ["\r"],
+	"tui.select.cancel": ["\u001b", "\u0003"],
+	"tui.editor.cursorLineStart": ["\u001b[H"],
+	"tui.editor.cursorLineEnd": ["\u001b[F"],
+	"tui.editor.cursorRight": ["\u001b[C"],
+	"tui.editor.cursorLeft": ["\u001b[D"],
+	"tui.editor.deleteCharBackward": ["\u007f"],
+	"tui.input.tab": ["\t"],
+};
+
+/** Pi's own keys, as a terminal sends them. */
+export const keybindings = {
+	matches: (data: string, binding: string) => boundKeys[binding]?.includes(data) === true,
+	getKeys: () => ["enter" as const],
+};
 
 type Made = Pick<ToolResult, "content" | "details">;
 

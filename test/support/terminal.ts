@@ -62,6 +62,11 @@ export class Terminal {
 		if (key === "Escape") await sleep(100);
 	}
 
+	/** Makes the terminal another size, as a person who drags its corner. */
+	resize(width: number, height: number): void {
+		tmux(this.#socket, "resize-window", "-t", this.#session, "-x", `${width}`, "-y", `${height}`);
+	}
+
 	/** The lines on the screen, without trailing blanks and trailing empty lines. */
 	screen(): string[] {
 		return this.#capture();

@@ -1,0 +1,257 @@
+import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
+import { errorReason } from "../mail/disk.ts";
+import { awaitsAnswer, type Envelope } from "../mail/envelope.ts";
+import type { Finding } from "../mail/finding.ts";
+import { field, textLines } from "../mail/text.ts";
+import type { Listed } from "../session/overview.ts";
+import type { MailSession } from "../session/session.ts";
+import { isCancel, type Keybindings, submitKey } from "../view/keys.ts";
+import { type Action, createScreen, type Memory, newMemory, type Tab } from "../view/screen.ts";
+
+/** The mailbox screen of a terminal: shown until it is closed, or its session ends. */
+export interface ScreenControl {
+	/** Opens the screen, at a tab or where it was closed; does nothing while it is open. Resolves when it is closed. */
+	open(ctx: ExtensionContext, tab?: Tab): Promise<void>;
+	/** Closes it, at the end of the session. */
+	close(): void;
+}
+
+/** What was said of something that was done. */
+interface Said {
+	text: string;
+	isError: boolean;
+}
+
+/** `current` is the session that has the mailbox; without one, `reasonOff` says why. */
+export function createScreenControl(
+	current: () => MailSession | undefined,
+	reasonOff: () => string,
+	diagnose: (ctx: ExtensionContext) => Iterable<Finding | undefined>,
+): ScreenControl {
+	/** What a person left there, for as long as the session lives. */
+	const memories = new WeakMap<MailSession, Memory>();
+	let isOpen = false;
+	let closeNow: (() => void) | undefined;
+	let keybindings: Keybindings | undefined;
+
+	function memoryOf(session: MailSession): Memory {
+		const memory = memories.get(session) ?? newMemory();
+		memories.set(session, memory);
+		return memory;
+	}
+
+	/** Shows the screen until a key needs a dialog or closes it. Not as an overlay: Pi then gives the typed text back. */
+	function show(ctx: ExtensionContext, session: MailSession, memory: Memory): Promise<Action> {
+		return ctx.ui.custom<Action>((tui, theme, bindings, done) => {
+			keybindings = bindings;
+			const finish = (action: Action) => {
+				closeNow = undefined;
+				screen.dispose();
+				done(action);
+			};
+			closeNow = () => finish({ type: "close" });
+			const screen = createScreen({
+				session,
+				memory,
+				diagnose: () => diagnose(ctx),
+				terminal: tui.terminal,
+				requestRender: () => tui.requestRender(),
+				theme,
+				keybindings: bindings,
+				done: finish,
+			});
+			return screen;
+		});
+	}
+
+	async function open(ctx: ExtensionContext, tab?: Tab): Promise<void> {
+		const session = current();
+		if (session === undefined) {
+			ctx.ui.notify(`The mailbox cannot be shown: this session has none, because ${reasonOff()}.`, "error");
+			return;
+		}
+		if (isOpen) return;
+		isOpen = true;
+		const memory = memoryOf(session);
+		memory.message = undefined;
+		if (tab !== undefined) {
+			memory.tab = tab;
+			memory.opened = undefined;
+			memory.picksFor = undefined;
+			memory.isSearching = false;
+		}
+		try {
+			for (;;) {
+				const action = await show(ctx, session, memory);
+				// What Pi handed out must not be used once the session was replaced.
+				if (action.type === "close" || current() !== session) return;
+				const said = await perform(ctx, session, memory, action);
+				if (current() !== session) return;
+				memory.message = said;
+			}
+		} finally {
+			isOpen = false;
+		}
+	}
+
+	async function perform(
+		ctx: ExtensionContext,
+		session: MailSession,
+		memory: Memory,
+		action: Exclude<Action, { type: "close" }>,
+	): Promise<Said | undefined> {
+		try {
+			if (action.type === "write") return await write(ctx, session, memory, action.to);
+			const { listed } = action;
+			if (action.type === "delete") return await remove(ctx, session, listed);
+			const found = session.overview.whole(listed);
+			if (!("envelope" in found)) return failed(`Nothing was done: ${found.problem}.`);
+			if (action.type === "reply") return await reply(ctx, session, memory, listed, found.envelope);
+			if (action.type === "edit") return await edit(ctx, session, memory, listed, found.envelope);
+			return await drop(ctx, session, listed, found.envelope);
+		} catch (error) {
+			return failed(`That did not work: ${errorReason(error)}.`);
+		}
+	}
+
+	/**
+	 * Lets a person write in Pi's editor. Its cancel would lose what was typed: the key that cancels becomes the one that
+	 * submits, and the text a draft, which is there again the next time. `send` says whether it is done with.
+	 */
+	async function compose(
+		ctx: ExtensionContext,
+		session: MailSession,
+		memory: Memory,
+		{ title, key, prefill = "" }: { title: string; key: string; prefill?: string },
+		send: (text: string) => Said,
+	): Promise<Said | undefined> {
+		let isCancelled = false;
+		const submit = keybindings === undefined ? "\r" : submitKey(keybindings);
+		const cancels = (data: string) =>
+			keybindings === undefined ? data === "\u001b" || data === "\u0003" : isCancel(data, keybindings);
+		const stop = ctx.ui.onTerminalInput((data) => {
+			if (submit === undefined || !cancels(data)) return undefined;
+			isCancelled = true;
+			// By then the text is there, unless the editor took the key for something else and is still open.
+			setImmediate(() => {
+				isCancelled = false;
+			});
+			return { data: submit };
+		});
+		let text: string | undefined;
+		try {
+			text = await ctx.ui.editor(title, memory.drafts.get(key) ?? prefill);
+		} finally {
+			stop();
+		}
+		const wasCancelled = isCancelled;
+		if (text === undefined || current() !== session) return undefined;
+		if (wasCancelled) {
+			if (text.trim() === "" || text === prefill.trim()) memory.drafts.delete(key);
+			else memory.drafts.set(key, text);
+			return memory.drafts.has(key)
+				? { text: "Nothing was sent. What you typed is kept, and is there when you write this again.", isError: false }
+				: undefined;
+		}
+		// Kept until it is known to be sent.
+		memory.drafts.set(key, text);
+		const said = send(text);
+		if (!said.isError) memory.drafts.delete(key);
+		session.refresh();
+		return said;
+	}
+
+	function write(ctx: ExtensionContext, session: MailSession, memory: Memory, to: string): Promise<Said | undefined> {
+		const title = `To ${nameOf(session, to)} (${to}), as a request`;
+		return compose(ctx, session, memory, { title, key: `to ${to}` }, (text) => {
+			const said = sendRequest(session, to, text);
+			// The recipient is found: back to where a person came from.
+			if (!said.isError && memory.picksFor !== undefined) {
+				memory.tab = memory.picksFor;
+				memory.picksFor = undefined;
+			}
+			return said;
+		});
+	}
+
+	function reply(
+		ctx: ExtensionContext,
+		session: MailSession,
+		memory: Memory,
+		listed: Listed,
+		mail: Envelope,
+	): Promise<Said | undefined> {
+		const who = nameOf(session, mail.from);
+		const isAnswer = awaitsAnswer(mail) && ["unread", "read", "held"].includes(session.overview.status(listed).word);
+		const title = isAnswer ? `Answer to the ${mail.kind} from ${who}` : `To ${who}, as a new request`;
+		return compose(ctx, session, memory, { title, key: `reply ${mail.from} ${mail.id}` }, (text) => {
+			if (!isAnswer) return sendRequest(session, mail.from, text);
+			const { ok, message } = session.byHand.reply(listed, mail, text);
+			return { text: message, isError: !ok };
+		});
+	}
+
+	function edit(
+		ctx: ExtensionContext,
+		session: MailSession,
+		memory: Memory,
+		listed: Listed,
+		mail: Envelope,
+	): Promise<Said | undefined> | Said {
+		const who = nameOf(session, mail.to);
+		const { word } = session.overview.status(listed);
+		if (word !== "queued")
+			return failed(`Nothing was changed: it is ${word} by now; only what still waits can be edited.`);
+		const draft = {
+			title: `Edit the ${mail.kind} to ${who}`,
+			key: `edit ${mail.id}`,
+			prefill: textLines(mail.body).join("\n"),
+		};
+		return compose(ctx, session, memory, draft, (text) => {
+			if (text === draft.prefill.trim()) return { text: "Nothing was changed.", isError: false };
+			const outcome = session.mailbox.edit({ envelope: mail, name: listed.name }, text);
+			if (!outcome.ok) return failed(`${outcome.message} What you typed is kept.`);
+			return { text: `Replaced: ${who} had not claimed it and will see the new text only.`, isError: false };
+		});
+	}
+
+	async function remove(ctx: ExtensionContext, session: MailSession, listed: Listed): Promise<Said | undefined> {
+		const isSure = await ctx.ui.confirm(
+			"Delete this dead mail?",
+			`It was never read. Its file goes:\n${field(listed.path, 512)}`,
+		);
+		if (!isSure || current() !== session) return undefined;
+		session.overview.removeDead(listed);
+		return { text: "Deleted.", isError: false };
+	}
+
+	async function drop(
+		ctx: ExtensionContext,
+		session: MailSession,
+		listed: Listed,
+		mail: Envelope,
+	): Promise<Said | undefined> {
+		const who = nameOf(session, mail.from);
+		const what = awaitsAnswer(mail) ? `${who} gets the answer that it failed.` : "The model will not see it.";
+		const isSure = await ctx.ui.confirm(`Drop the ${mail.kind} from ${who}?`, what);
+		if (!isSure || current() !== session) return undefined;
+		const { ok, message } = session.byHand.drop(listed, mail);
+		return { text: message, isError: !ok };
+	}
+
+	return { open, close: () => closeNow?.() };
+}
+
+function sendRequest(session: MailSession, to: string, text: string): Said {
+	const sent = session.outbox.send({ to, kind: "request", body: text, hops: 0 });
+	if (!sent.ok) return failed(`${sent.message} What you typed is kept.`);
+	return { text: [`Sent to ${nameOf(session, to)}.`, ...sent.notes].join(" "), isError: false };
+}
+
+function failed(text: string): Said {
+	return { text, isError: true };
+}
+
+function nameOf({ overview }: MailSession, address: string): string {
+	return field(overview.nameOf(address), 60);
+}

@@ -1,0 +1,130 @@
+import type { Finding } from "../mail/finding.ts";
+import type { RunningSession } from "../mail/running.ts";
+import { field, pathField } from "../mail/text.ts";
+import { type Glance, type MailStatus, subjectOf } from "../session/overview.ts";
+import { wrap } from "./columns.ts";
+import type { Cell, Row } from "./frame.ts";
+
+/** The colour of each status; the word alone says it as well. */
+const colours = {
+	unread: "accent",
+	queued: "accent",
+	taken: "muted",
+	read: "muted",
+	answered: "success",
+	held: "warning",
+	stopped: "warning",
+	failed: "error",
+	dead: "error",
+	retracted: "dim",
+} as const satisfies Record<MailStatus, Cell["colour"]>;
+
+/** A mail in a list. */
+export interface MailRow {
+	status: { word: MailStatus; reason?: string };
+	/** The other side: who sent it, or to whom it was sent. */
+	who: string;
+	/** Undefined while it has not been read. */
+	mail: Glance | undefined;
+}
+
+/** A mail as a row of a list; the narrower, the fewer columns. */
+export function mailRow({ status, who, mail }: MailRow, width: number): Row {
+	const time = width >= 64 ? [{ text: shortTime(mail?.ts), columns: 12, colour: "dim" } as const] : [];
+	const kind = width >= 50 ? [{ text: mail?.kind ?? "", columns: 8, colour: "muted" } as const] : [];
+	const subject = status.reason ?? (mail === undefined ? "…" : subjectOf(mail));
+	return {
+		cells: [
+			{
+				text: status.word,
+				columns: width >= 30 ? 10 : status.word.length + 1,
+				colour: colours[status.word],
+				bold: status.word === "unread",
+			},
+			...time,
+			...kind,
+			{ text: `${field(who)} `, columns: whoColumns(width) },
+			{ text: field(subject, 400), colour: status.word === "dead" ? "error" : "text" },
+		],
+	};
+}
+
+/** A running session as a row of a list. */
+export interface SessionRow {
+	name: string;
+	short: string;
+	cwd: string;
+	/** `idle`, `busy`, `closed`, or that nobody can tell. */
+	state: string;
+	isSelf: boolean;
+	/** Whom its ask waits for; empty when it does not wait. */
+	waitingOn: string;
+	unread: number;
+	/** Of a closed one: when something changed last. */
+	lastActive?: string;
+}
+
+export function sessionRow(session: SessionRow, width: number): Row {
+	const { name, short, cwd, state, isSelf, waitingOn, unread, lastActive } = session;
+	const about = [
+		...(isSelf ? ["this session"] : []),
+		...(waitingOn === "" ? [] : [`waits for ${field(waitingOn)}`]),
+		...(unread === 0 ? [] : [`${unread} unread`]),
+		lastActive === undefined ? pathField(cwd) : `last active ${lastActive}`,
+	];
+	const id =
+		width >= 50 && short !== ""
+			? [{ text: `${short} `, columns: Math.max(9, short.length + 1), colour: "dim" } as const]
+			: [];
+	return {
+		cells: [
+			{ text: field(state), columns: 8, colour: state === "busy" ? "warning" : state === "closed" ? "dim" : "success" },
+			{ text: `${field(name)} `, columns: whoColumns(width) },
+			...id,
+			{ text: about.join(" · "), colour: "muted" },
+		],
+	};
+}
+
+/** What a running record says of a session's state. */
+export function stateOf({ state, judgement, x }: RunningSession): string {
+	if (judgement === "unknown") return "unknown";
+	return x.receiving === false ? "mail off" : state;
+}
+
+/** A finding, and below it what mends it, wrapped. */
+export function findingRows({ level, what, mend }: Finding, width: number): Row[] {
+	const colour = level === "ok" ? "success" : level;
+	const lines = [
+		...wrap(field(what, 1000), width - levelColumns - 2).map((text) => ({ text, colour: "text" as const })),
+		...(mend === undefined ? [] : wrap(`→ ${field(mend, 1000)}`, width - levelColumns - 2)).map((text) => ({
+			text,
+			colour: "accent" as const,
+		})),
+	];
+	return lines.map((line, index) => ({
+		cells: [{ text: index === 0 ? level : "", columns: levelColumns, colour }, line],
+	}));
+}
+
+const levelColumns = 8;
+
+export function heading(text: string): Row {
+	return { cells: [{ text, colour: "muted", bold: true }], isHeading: true };
+}
+
+export function textRow(text: string, colour: Cell["colour"] = "text"): Row {
+	return { cells: [{ text, colour }] };
+}
+
+/** `11-29 12:00`, by the clock of whoever reads it. */
+export function shortTime(time: string | number | undefined): string {
+	const date = new Date(time ?? "");
+	if (Number.isNaN(date.getTime())) return "";
+	const two = (number: number) => String(number).padStart(2, "0");
+	return `${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
+}
+
+function whoColumns(width: number): number {
+	return Math.min(24, Math.max(8, Math.floor(width / 5)));
+}

@@ -1,0 +1,713 @@
+import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
+import { shortAddress } from "../mail/address.ts";
+import { errorMessage, errorReason } from "../mail/disk.ts";
+import { awaitsAnswer } from "../mail/envelope.ts";
+import type { Finding } from "../mail/finding.ts";
+import { field, pathField } from "../mail/text.ts";
+import { idIn, type Listed, matches } from "../session/overview.ts";
+import type { MailSession } from "../session/session.ts";
+import type { ClosedSession } from "../session/sessions.ts";
+import { inSlices } from "../session/slices.ts";
+import { wrap } from "./columns.ts";
+import { type Drawn, drawFrame, type Frame, type Row, type Theme } from "./frame.ts";
+import { type Key, type Keybindings, readKey } from "./keys.ts";
+import { createPage } from "./page.ts";
+import { findingRows, heading, mailRow, type SessionRow, sessionRow, shortTime, stateOf, textRow } from "./rows.ts";
+
+/** The tabs of the screen, in their order; each is also a word of `/mailbox`. */
+export const tabs = ["inbox", "sent", "waiting", "sessions", "doctor"] as const;
+export type Tab = (typeof tabs)[number];
+
+/** What the screen is done with: it is closed, or a dialog of Pi has to be shown before it is shown again. */
+export type Action =
+	| { type: "close" }
+	| { type: "write"; to: string }
+	| { type: "reply" | "edit" | "drop" | "delete"; listed: Listed };
+
+/** What outlives the screen: where a person was, and what was typed and not sent. */
+export interface Memory {
+	tab: Tab;
+	places: Record<Tab, Place>;
+	/** Whether what is typed goes into the search. */
+	isSearching: boolean;
+	opened: { listed: Listed; top: number } | undefined;
+	/** The tab to go back to once a recipient is picked. */
+	picksFor: Tab | undefined;
+	showsClosed: boolean;
+	message: { text: string; isError: boolean } | undefined;
+	/** Texts that were not sent, by what they were for. */
+	drafts: Map<string, string>;
+}
+
+interface Place {
+	query: string;
+	selected: number;
+	/** What is selected: it stays under the cursor when mail arrives above it. */
+	key: string | undefined;
+	top: number;
+}
+
+export function newMemory(): Memory {
+	const place = (): Place => ({ query: "", selected: 0, key: undefined, top: 0 });
+	return {
+		tab: "inbox",
+		places: { inbox: place(), sent: place(), waiting: place(), sessions: place(), doctor: place() },
+		isSearching: false,
+		opened: undefined,
+		picksFor: undefined,
+		showsClosed: false,
+		message: undefined,
+		drafts: new Map(),
+	};
+}
+
+export interface ScreenParts {
+	session: Pick<MailSession, "overview" | "sessions" | "mailbox" | "refresh">;
+	memory: Memory;
+	diagnose: () => Iterable<Finding | undefined>;
+	/** The terminal: how high it is, what writes to it as it is, and what draws it again. */
+	terminal: { readonly rows: number; write(data: string): void };
+	requestRender: () => void;
+	theme: Theme;
+	keybindings: Keybindings;
+	done: (action: Action) => void;
+}
+
+/** The screen as Pi draws it; `dispose` ends its timer and all that it reads. */
+export type Screen = Awaited<ReturnType<Parameters<ExtensionContext["ui"]["custom"]>[0]>> & {
+	handleInput(data: string): void;
+	dispose(): void;
+};
+
+/** An entry of a list, and what it stands for. */
+interface Item {
+	key: string;
+	row: (width: number) => Row;
+	listed?: Listed;
+	/** A session that can be written to. */
+	address?: string;
+	isHeading?: boolean;
+}
+
+/** A search in one of the lists. */
+interface Search {
+	tab: Tab;
+	query: string;
+	/** Of the list that is searched. */
+	version: number;
+	/** What the same search found in the list before: it is shown until there is something new. */
+	before: Listed[];
+	list: Listed[];
+	isComplete: boolean;
+}
+
+function shownOf({ before, list, isComplete }: Search): Listed[] {
+	return isComplete || list.length > 0 ? list : before;
+}
+
+interface Items {
+	count: number;
+	at: (index: number) => Item | undefined;
+	/** The place of a key, or -1. */
+	placeOf: (key: string) => number;
+	/** What says that there are none, or that they are still being read. */
+	empty: string;
+}
+
+/** Between two looks at the folders, while the screen is open. */
+const refreshMs = 1000;
+/** How long one picture may read mail; what is missing comes with the next. */
+const readMs = 5;
+/** As much of a closed session's id as tells it from others that began in another second. */
+const closedIdLength = 13;
+/** What Pi shows below the screen. */
+const footerRows = 4;
+
+/** Makes the screen; it looks at the folders about once a second until it is disposed. */
+export function createScreen(parts: ScreenParts): Screen {
+	const { memory, theme, session } = parts;
+	const { overview, sessions, mailbox } = session;
+	const cancels = new Map<string, () => void>();
+	let isOver = false;
+	let isListed = false;
+	let problem: string | undefined;
+	/** The place of the next picture, and what it was drawn of. */
+	let drawn: Drawn = { rows: [], top: 0, page: 1 };
+	let isPictureWanted = false;
+	let found: Search | undefined;
+	let closed: ClosedSession[] | undefined;
+	let unread = new Map<string, number>();
+	let unreadHere = 0;
+	let findings: Finding[] | undefined;
+	let isExamined = false;
+	const page = createPage(overview, (reading, done) => work("thread", reading, () => {}, done));
+
+	const timer = setInterval(refresh, refreshMs);
+	timer.unref();
+	refresh();
+
+	/** Runs bulk work in slices, one of a kind at a time, until the screen is over. */
+	function work<T>(kind: string, generator: Generator<T, unknown>, step: (item: T) => void, done: () => void): void {
+		cancels.get(kind)?.();
+		let hasFailed = false;
+		const end = () => {
+			cancels.delete(kind);
+			if (isOver) return;
+			if (!hasFailed) done();
+			draw();
+		};
+		const fail = (text: string) => {
+			hasFailed = true;
+			problem = `The mailbox ${pathField(mailbox.folder)} cannot be read: ${text}.`;
+		};
+		cancels.set(kind, inSlices(generator, step, end, fail));
+	}
+
+	function refresh(): void {
+		if (isOver || cancels.has("list")) return;
+		let { version } = overview;
+		work(
+			"list",
+			overview.relist(),
+			() => {
+				// The inbox is there before what was sent.
+				if (overview.version !== version) drawSoon();
+				version = overview.version;
+			},
+			() => {
+				problem = undefined;
+				isListed = true;
+				unread = new Map();
+				unreadHere = overview.unread().length;
+			},
+		);
+	}
+
+	function draw(): void {
+		if (!isOver) parts.requestRender();
+	}
+
+	/** Draws once more soon, since something was not read in time for this picture. */
+	function drawSoon(): void {
+		if (isPictureWanted) return;
+		isPictureWanted = true;
+		setImmediate(() => {
+			isPictureWanted = false;
+			draw();
+		});
+	}
+
+	// What there is in each tab.
+
+	function itemsOf(tab: Tab, width: number): Items {
+		switch (tab) {
+			case "inbox":
+			case "sent":
+				return mailItems(tab);
+			case "waiting":
+				return itemsIn(waitingItems(), "Nobody waits for anybody.");
+			case "sessions":
+				return itemsIn(sessionItems(), "No other session is running.");
+			case "doctor":
+				return itemsIn(doctorItems(width), "Looking …");
+		}
+	}
+
+	function mailItems(tab: "inbox" | "sent"): Items {
+		const list = listOf(tab);
+		const nothing = tab === "inbox" ? "No mail has come yet." : "Nothing was sent yet.";
+		const isSearch = memory.places[tab].query !== "";
+		const isReading = !isListed || (isSearch && found?.isComplete !== true);
+		return {
+			count: list.length,
+			at: (index) => mailItem(list[index]),
+			placeOf: (key) => list.findIndex((listed) => listed.name === key),
+			empty: isReading ? "Reading …" : isSearch ? "Nothing has these words." : nothing,
+		};
+	}
+
+	function listOf(tab: "inbox" | "sent"): readonly Listed[] {
+		const list = overview[tab];
+		const { query } = memory.places[tab];
+		if (query.trim() === "") return list;
+		const { version } = overview;
+		const isSame = found?.tab === tab && found.query === query;
+		if (found !== undefined && isSame && found.version === version) return shownOf(found);
+		const before = found !== undefined && isSame ? shownOf(found) : [];
+		const search: Search = { tab, query, version, before, list: [], isComplete: false };
+		found = search;
+		const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+		function* look(): Generator<Listed | undefined> {
+			for (const listed of list) yield isMeant(listed, words) ? listed : undefined;
+		}
+		work(
+			"search",
+			look(),
+			(listed) => {
+				if (listed === undefined) return;
+				search.list.push(listed);
+				drawSoon();
+			},
+			() => {
+				search.isComplete = true;
+			},
+		);
+		return shownOf(search);
+	}
+
+	function isMeant(listed: Listed, words: readonly string[]): boolean {
+		const mail = overview.glance(listed);
+		if (mail === undefined) return false;
+		const { id, from, to, kind = "", head } = mail;
+		const other = listed.box === "sent" ? to : from;
+		return matches(words, [id, other, overview.nameOf(other), kind, overview.status(listed).word, head]);
+	}
+
+	let readUntil = 0;
+
+	function mailItem(listed: Listed | undefined, note = ""): Item | undefined {
+		if (listed === undefined) return undefined;
+		return {
+			key: listed.name,
+			listed,
+			row(width) {
+				if (!overview.hasGlance(listed) && performance.now() > readUntil) {
+					drawSoon();
+					return textRow("…", "dim");
+				}
+				const mail = overview.glance(listed);
+				if (mail === undefined) return textRow("(it is not here any more)", "dim");
+				const other = listed.box === "sent" ? mail.to : mail.from;
+				const who = other === "" ? "?" : overview.nameOf(other);
+				return mailRow({ status: overview.status(listed), who: note + who, mail }, width);
+			},
+		};
+	}
+
+	function waitingItems(): Item[] {
+		const headed = (title: string, items: Item[]) => (items.length === 0 ? [] : [headingItem(title), ...items]);
+		const awaited = sessions.awaited().flatMap((listed) => mailItem(listed) ?? []);
+		const here = sessions.waiting().map(
+			({ id, listed }): Item =>
+				mailItem(listed) ?? {
+					key: id,
+					row: () => textRow(`owed to the sender of ${id}, whose file is not here any more`),
+				},
+		);
+		const chains = sessions.chains().map(({ addresses, isRing }): Item => {
+			const named = addresses.map((address) => field(overview.nameOf(address), 40));
+			const text = isRing
+				? `${[...named, named[0]].join(" → ")} (a ring: none of them goes on by itself)`
+				: named.join(" → ");
+			return { key: `chain ${addresses[0]}`, row: () => textRow(text, isRing ? "error" : "text") };
+		});
+		return [
+			...headed("This session waits for an answer to", awaited),
+			...headed("Waits for this session", here),
+			...headed("Who waits for whom", chains),
+		];
+	}
+
+	function sessionItems(): Item[] {
+		const running = overview.running();
+		const addresses = running.map(({ address }) => address);
+		const item = (address: string, session: SessionRow): Item => ({
+			key: address,
+			row: (width) => sessionRow({ ...session, unread: unreadOf(address) }, width),
+			...(address === mailbox.address ? {} : { address }),
+		});
+		// Nobody writes to itself.
+		const others = running.filter(({ address }) => address !== mailbox.address || memory.picksFor === undefined);
+		const items = others.map((session) => {
+			const { address, cwd, waitingOn } = session;
+			return item(address, {
+				name: overview.nameOf(address),
+				isSelf: address === mailbox.address,
+				short: shortAddress(address, addresses),
+				cwd,
+				state: stateOf(session),
+				waitingOn: waitingOn === "" ? "" : overview.nameOf(waitingOn),
+				unread: 0,
+			});
+		});
+		if (memory.showsClosed) {
+			items.push(headingItem(closed === undefined ? "Closed: reading …" : `Closed: ${closed.length}`));
+			for (const { address, lastActiveMs } of closed ?? []) {
+				const name = address.slice(0, closedIdLength);
+				const lastActive = shortTime(lastActiveMs);
+				items.push(
+					item(address, {
+						name,
+						short: "",
+						cwd: "",
+						state: "closed",
+						isSelf: false,
+						waitingOn: "",
+						unread: 0,
+						lastActive,
+					}),
+				);
+			}
+		}
+		const words = memory.places.sessions.query.toLowerCase().split(/\s+/).filter(Boolean);
+		if (words.length === 0) return items;
+		return items.filter(({ key, row }) => matches(words, [key, ...row(400).cells.map(({ text }) => text)]));
+	}
+
+	function unreadOf(address: string): number {
+		let count = unread.get(address);
+		if (count === undefined) {
+			count = sessions.unreadCount(address);
+			unread.set(address, count);
+		}
+		return count;
+	}
+
+	function doctorItems(width: number): Item[] {
+		if (findings === undefined) examine();
+		const rows = (findings ?? []).flatMap((finding) => findingRows(finding, width));
+		if (isExamined && rows.length === 0) rows.push(textRow("Nothing was found to say."));
+		return rows.map((row, index) => ({ key: `${index}`, row: () => row }));
+	}
+
+	function examine(): void {
+		const list: Finding[] = [];
+		findings = list;
+		isExamined = false;
+		function* look(): Generator<Finding | undefined> {
+			yield* parts.diagnose();
+		}
+		work(
+			"doctor",
+			look(),
+			(finding) => {
+				if (finding !== undefined) list.push(finding);
+			},
+			() => {
+				isExamined = true;
+			},
+		);
+	}
+
+	function readClosed(): void {
+		function* look(): Generator<undefined> {
+			closed = yield* sessions.closed();
+		}
+		work(
+			"closed",
+			look(),
+			() => {},
+			() => {},
+		);
+	}
+
+	// The picture.
+
+	function frame(width: number): Frame {
+		readUntil = performance.now() + readMs;
+		const { opened, tab } = memory;
+		const said = memory.message ?? (problem === undefined ? undefined : { text: problem, isError: true });
+		const message = said && {
+			text: field(said.text, 500),
+			colour: said.isError ? ("error" as const) : ("success" as const),
+		};
+		const base = { tabs: tabs.map((name) => titleOf(name)), tab: tabs.indexOf(tab), message };
+		if (opened !== undefined) {
+			// It may have been claimed or taken back since.
+			const box = opened.listed.box === "sent" ? "sent" : "inbox";
+			opened.listed = overview.find(box, idIn(opened.listed.name)) ?? opened.listed;
+			const rows = page.rowsOf(opened.listed, width);
+			const rowAt = (index: number) => rows[index] ?? textRow("");
+			const keys = ["↑↓ scroll", ...keysFor(opened.listed), "Esc back"];
+			return { ...base, title: undefined, count: rows.length, rowAt, selected: -1, top: opened.top, empty: "", keys };
+		}
+		const place = memory.places[tab];
+		const items = itemsOf(tab, width);
+		follow(place, items);
+		return {
+			...base,
+			title: titleRow(),
+			count: items.count,
+			rowAt: (index, room) => items.at(index)?.row(room) ?? textRow(""),
+			selected: items.count === 0 ? -1 : place.selected,
+			top: place.top,
+			empty: items.empty,
+			keys: listKeys(items.at(place.selected)),
+		};
+	}
+
+	function titleOf(tab: Tab): string {
+		const name = tab.charAt(0).toUpperCase() + tab.slice(1);
+		return tab === "inbox" && unreadHere > 0 ? `${name} ${unreadHere}` : name;
+	}
+
+	function titleRow(): Row | undefined {
+		const { query } = memory.places[memory.tab];
+		if (memory.isSearching) return textRow(`/ ${field(query, 200)}▏`, "accent");
+		if (memory.picksFor !== undefined) return textRow("Write to whom?", "accent");
+		return query === "" ? undefined : textRow(`/ ${field(query, 200)}`, "accent");
+	}
+
+	/** Keeps the selected one selected when the list has changed around it, and the cursor off the headings. */
+	function follow(place: Place, items: Items): void {
+		if (place.key !== undefined && items.at(place.selected)?.key !== place.key) {
+			const at = items.placeOf(place.key);
+			if (at >= 0) place.selected = at;
+		}
+		place.selected = Math.max(0, Math.min(place.selected, items.count - 1));
+		if (items.at(place.selected)?.isHeading === true && items.count > place.selected + 1) place.selected++;
+		place.key = items.at(place.selected)?.key;
+	}
+
+	function listKeys(item: Item | undefined): string[] {
+		if (memory.isSearching) return ["type to search", "Enter keep", "Esc clear"];
+		const ends = memory.picksFor === undefined ? ["1-5 Tab tabs", "q close"] : ["Esc back"];
+		switch (memory.tab) {
+			case "sessions":
+				return [
+					"↑↓",
+					"Enter write",
+					memory.showsClosed ? "c hide closed" : "c closed ones",
+					"y copy id",
+					"/ search",
+					...ends,
+				];
+			case "doctor":
+				return ["↑↓", "Enter look again", ...ends];
+			default:
+				return ["↑↓", "Enter open", ...keysFor(item?.listed), "/ search", ...ends];
+		}
+	}
+
+	/** What can be done with a mail: only that is shown. */
+	function keysFor(listed: Listed | undefined): string[] {
+		const write = "w write";
+		if (listed === undefined) return [write];
+		if (listed.box === "sent") {
+			const isQueued = overview.status(listed).word === "queued";
+			return [...(isQueued ? ["x retract", "e edit"] : []), write, "y copy id"];
+		}
+		if (overview.status(listed).word === "dead") return ["d delete", write];
+		return ["r reply", ...(canDrop(listed) ? ["p drop"] : []), write, "y copy id"];
+	}
+
+	function canDrop(listed: Listed): boolean {
+		const mail = overview.glance(listed);
+		if (mail?.kind === undefined || mail.kind === "reply") return false;
+		const { word } = overview.status(listed);
+		return word === "unread" || (awaitsAnswer({ kind: mail.kind }) && (word === "read" || word === "held"));
+	}
+
+	// The keys.
+
+	function handle(data: string): void {
+		const input = readKey(data, parts.keybindings);
+		if (input === undefined) return;
+		memory.message = undefined;
+		if (memory.opened !== undefined) onPage(memory.opened, input);
+		else if (memory.isSearching) onSearch(input);
+		else onList(input);
+	}
+
+	function onPage(opened: { listed: Listed; top: number }, input: { key: Key } | { text: string }): void {
+		if ("text" in input) {
+			if (input.text === "q") memory.opened = undefined;
+			else onMail(input.text, opened.listed);
+			return;
+		}
+		const height = drawn.page;
+		const last = Math.max(0, page.length - height);
+		const steps: Partial<Record<Key, number>> = { up: -1, down: 1, pageUp: -height, pageDown: height };
+		if (input.key === "cancel" || input.key === "backspace") memory.opened = undefined;
+		else if (input.key === "home") opened.top = 0;
+		else if (input.key === "end") opened.top = last;
+		else opened.top = Math.max(0, Math.min(last, opened.top + (steps[input.key] ?? 0)));
+	}
+
+	function onSearch(input: { key: Key } | { text: string }): void {
+		const place = memory.places[memory.tab];
+		if ("text" in input) search(place, place.query + input.text);
+		else if (input.key === "backspace") search(place, [...place.query].slice(0, -1).join(""));
+		else if (input.key === "enter") memory.isSearching = false;
+		else if (input.key === "cancel") {
+			memory.isSearching = false;
+			search(place, "");
+		} else move(input.key);
+	}
+
+	function search(place: Place, query: string): void {
+		place.query = query.slice(0, 200);
+		place.selected = 0;
+		place.key = undefined;
+		place.top = 0;
+	}
+
+	function onList(input: { key: Key } | { text: string }): void {
+		const place = memory.places[memory.tab];
+		const item = itemsOf(memory.tab, 80).at(place.selected);
+		if ("key" in input) {
+			if (input.key === "cancel") back(place);
+			else if (input.key === "enter") choose(item);
+			else if (input.key === "nextTab") turn(1);
+			else if (input.key === "previousTab") turn(-1);
+			else move(input.key);
+			return;
+		}
+		const { text } = input;
+		const tab = tabs[Number(text) - 1];
+		if (tab !== undefined) show(tab);
+		else if (text === "q") back(place);
+		else if (text === "/") memory.isSearching = memory.tab !== "waiting" && memory.tab !== "doctor";
+		else if (text === "c" && memory.tab === "sessions") toggleClosed();
+		else if (text === "y" && item?.address !== undefined) copy(item.address);
+		else if (text === "w" && item?.address !== undefined) parts.done({ type: "write", to: item.address });
+		else onMail(text, item?.listed);
+	}
+
+	function onMail(key: string, listed: Listed | undefined): void {
+		if (key === "w") pick();
+		if (listed === undefined || !"rxeydp".includes(key)) return;
+		const isSent = listed.box === "sent";
+		const isDead = !isSent && overview.status(listed).word === "dead";
+		if (key === "y") copyOf(listed);
+		else if (key === "d")
+			isDead ? parts.done({ type: "delete", listed }) : say("Only a dead mail can be deleted.", true);
+		else if (key === "x") isSent ? retract(listed) : say("Only a mail that this session sent can be taken back.", true);
+		else if (key === "e")
+			isSent ? parts.done({ type: "edit", listed }) : say("Only a mail that this session sent can be edited.", true);
+		else if (isDead) say("It is dead: it was never read, and d deletes it.", true);
+		else if (isSent) say("It is a mail that this session sent: w writes to its recipient.", true);
+		else parts.done({ type: key === "r" ? "reply" : "drop", listed });
+	}
+
+	function say(text: string, isError = false): void {
+		memory.message = { text, isError };
+	}
+
+	function move(key: Key): void {
+		const place = memory.places[memory.tab];
+		const items = itemsOf(memory.tab, 80);
+		const steps: Partial<Record<Key, number>> = {
+			up: -1,
+			down: 1,
+			pageUp: -drawn.page,
+			pageDown: drawn.page,
+			home: -items.count,
+			end: items.count,
+		};
+		const step = steps[key];
+		if (step === undefined) return;
+		let at = Math.max(0, Math.min(items.count - 1, place.selected + step));
+		const isFree = (index: number) => items.at(index)?.isHeading !== true;
+		if (!isFree(at)) at += step < 0 && at > 0 && isFree(at - 1) ? -1 : 1;
+		if (items.at(at) === undefined) return;
+		place.selected = at;
+		place.key = items.at(at)?.key;
+	}
+
+	function turn(step: number): void {
+		show(tabs[(tabs.indexOf(memory.tab) + step + tabs.length) % tabs.length] ?? "inbox");
+	}
+
+	function show(tab: Tab): void {
+		memory.tab = tab;
+		memory.picksFor = undefined;
+	}
+
+	function back(place: Place): void {
+		if (place.query !== "") search(place, "");
+		else if (memory.picksFor !== undefined) show(memory.picksFor);
+		else parts.done({ type: "close" });
+	}
+
+	function pick(): void {
+		const from = memory.tab;
+		memory.opened = undefined;
+		show("sessions");
+		search(memory.places.sessions, "");
+		memory.picksFor = from;
+	}
+
+	function choose(item: Item | undefined): void {
+		if (memory.tab === "doctor") examine();
+		else if (item?.listed !== undefined) memory.opened = { listed: item.listed, top: 0 };
+		else if (item?.address !== undefined) parts.done({ type: "write", to: item.address });
+		else if (memory.tab === "sessions" && item !== undefined)
+			say("That is this session: it cannot write to itself.", true);
+	}
+
+	function toggleClosed(): void {
+		memory.showsClosed = !memory.showsClosed;
+		if (memory.showsClosed) readClosed();
+	}
+
+	function copyOf(listed: Listed): void {
+		const id = overview.glance(listed)?.id ?? "";
+		if (id === "") say("It has no id that can be read.", true);
+		else copy(id);
+	}
+
+	function copy(id: string): void {
+		// The terminal puts it into the clipboard, also over ssh, when it knows the sequence (OSC 52).
+		parts.terminal.write(`\u001b]52;c;${Buffer.from(id).toString("base64")}\u0007`);
+		say(`Copied, if the terminal allows it: ${id}`);
+	}
+
+	function retract(listed: Listed): void {
+		const found = overview.whole(listed);
+		if (!("envelope" in found)) {
+			say(`Nothing was taken back: ${found.problem}.`, true);
+			return;
+		}
+		const { envelope } = found;
+		const who = field(overview.nameOf(envelope.to));
+		if (overview.status(listed).word === "retracted") say("It was taken back already.", true);
+		else if (mailbox.retract({ envelope, name: listed.name }))
+			say(`Taken back: ${who} had not claimed it and will not see it.`);
+		else say(`Not taken back: ${who} has claimed it already.`, true);
+		session.refresh();
+		refresh();
+	}
+
+	return {
+		render(width) {
+			try {
+				drawn = drawFrame(frame(width), width, Math.max(3, parts.terminal.rows - footerRows), theme);
+			} catch (error) {
+				const text = `The mailbox cannot be shown: ${errorReason(error)}.`;
+				drawn = { ...drawn, rows: wrap(field(text, 500), width).map((row) => theme.fg("error", row)) };
+			}
+			if (memory.opened === undefined) memory.places[memory.tab].top = drawn.top;
+			else memory.opened.top = drawn.top;
+			return drawn.rows;
+		},
+		handleInput(data) {
+			if (isOver) return;
+			try {
+				handle(data);
+			} catch (error) {
+				say(`That did not work: ${errorMessage(error)}.`, true);
+			}
+			draw();
+		},
+		invalidate() {},
+		dispose() {
+			isOver = true;
+			clearInterval(timer);
+			for (const cancel of cancels.values()) cancel();
+		},
+	};
+}
+
+function headingItem(text: string): Item {
+	return { key: `heading ${text}`, row: () => heading(text), isHeading: true };
+}
+
+function itemsIn(items: readonly Item[], empty: string): Items {
+	return {
+		count: items.length,
+		at: (index) => items[index],
+		placeOf: (key) => items.findIndex((item) => item.key === key),
+		empty,
+	};
+}

@@ -1,0 +1,673 @@
+import { renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { visibleWidth } from "@earendil-works/pi-tui";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { maxUnread } from "../../src/mail/deliver.ts";
+import { nodeDisk } from "../../src/mail/disk.ts";
+import { openMailbox } from "../../src/mail/mailbox.ts";
+import { mailRoot } from "../../src/mail/root.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { FakePi, machine, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
+
+useFakeMachine();
+
+const enter = "\r";
+const esc = "\u001b";
+const down = "\u001b[B";
+const up = "\u001b[A";
+
+let pi: FakePi;
+let peer: Peer;
+const id = "0197a3f2-1111-7000-8000-00000000000a";
+beforeEach(async () => {
+	pi = await startFakePi({ id, name: "author", mode: "tui" });
+	peer = makePeer();
+});
+
+/** Opens the screen as a person does who knows one key. */
+async function open(): Promise<void> {
+	pi.shortcut("alt+m");
+	pi.screen();
+	await later(0);
+}
+
+/** Presses keys and lets what they start come to its end. */
+async function press(...keys: string[]): Promise<void> {
+	for (const key of keys) {
+		await pi.press(key);
+		pi.screen();
+		await later(0);
+	}
+}
+
+/** What is on the screen. */
+function shown(): string {
+	return pi.screen().join("\n");
+}
+
+/** The same on one line, as if it were not wrapped. */
+function said(): string {
+	return shown().replace(/\s+/g, " ");
+}
+
+/** Keeps mail waiting, so that it is there to be looked at. */
+async function waitingRequest(draft: Parameters<Peer["send"]>[1] = {}): Promise<string> {
+	await pi.type("/mailbox off");
+	return peer.send(pi, draft);
+}
+
+/** The mailbox of the peer, to claim and take back by hand. */
+function boxesOfPeer() {
+	return openMailbox({
+		disk: nodeDisk(),
+		root: mailRoot(),
+		address: peer.address,
+		now: Date.now,
+		isDurable: () => false,
+	});
+}
+
+describe("opening and closing", () => {
+	test("alt+m opens it at the inbox, and what was typed before is there afterwards", async () => {
+		pi.editor = "half a text";
+		await waitingRequest({ body: "look at the parser" });
+		await open();
+		expect(shown()).toContain("[1 Inbox 1]");
+		expect(shown()).toMatch(/→ unread .* request .*look at the parser/);
+		await press("q");
+		expect(pi.shown).toBeUndefined();
+		expect(pi.editor).toBe("half a text");
+	});
+
+	test("while the agent runs: the run goes on, and the screen shows what it reads", async () => {
+		peer.send(pi);
+		await later(1000);
+		await pi.run({
+			turns: [{ tools: 1 }],
+			during: async () => {
+				await open();
+				expect(shown()).toMatch(/→ read /);
+				await press(esc);
+			},
+		});
+		expect(peer.received().map(({ body }) => body)).toEqual(["done"]);
+	});
+
+	test.each(["inbox", "sent", "waiting", "sessions", "doctor"])("/mailbox %s opens it there", async (word) => {
+		const typed = pi.type(`/mailbox ${word}`);
+		await later(0);
+		expect(shown().toLowerCase()).toMatch(new RegExp(`\\[\\d ${word}\\]`));
+		await press(esc);
+		await typed;
+	});
+
+	test("a word with a text behind it is still a session's name", async () => {
+		const other = await startFakePi({ name: "sent" });
+		await pi.type("/mailbox sent please");
+		expect(other.names("new")).toHaveLength(1);
+	});
+
+	test("numbers, Tab and the arrows change tabs; it opens again where it was closed", async () => {
+		await open();
+		const tabAfter = async (...keys: string[]) => {
+			await press(...keys);
+			return /\[\d (\w+)/.exec(shown())?.[1];
+		};
+		expect(await tabAfter("3")).toBe("Waiting");
+		expect(await tabAfter("\t")).toBe("Sessions");
+		expect(await tabAfter("\t", "\t")).toBe("Inbox");
+		expect(await tabAfter("\u001b[D")).toBe("Doctor");
+		expect(await tabAfter("\u001b[Z")).toBe("Sessions");
+		await press("q");
+		await open();
+		expect(shown()).toContain("[4 Sessions]");
+		await press("q");
+	});
+
+	test("L10 once it is closed nothing of it goes on", async () => {
+		await open();
+		await press("q");
+		const { renderRequests } = pi;
+		await later(10_000);
+		const timers = vi.getTimerCount();
+		expect(pi.renderRequests).toBe(renderRequests);
+		await open();
+		await press("q");
+		expect(vi.getTimerCount()).toBe(timers);
+	});
+
+	test("L10 it closes itself when the session is replaced, and gives the typed text back", async () => {
+		pi.editor = "half a text";
+		await open();
+		const old = pi;
+		await old.emit("session_shutdown", { reason: "new" });
+		expect([old.shown, old.editor]).toEqual([undefined, "half a text"]);
+		const { renderRequests } = old;
+		old.dispose();
+		await later(5000);
+		expect(old.renderRequests).toBe(renderRequests);
+	});
+
+	test("nothing is sent for a session that was replaced while a person wrote", async () => {
+		const typed = pi.type("/mailbox sessions");
+		await startFakePi({ name: "worker" });
+		await later(0);
+		await press("w", enter, "hello");
+		const { shown: dialog } = pi;
+		await pi.emit("session_shutdown", { reason: "new" });
+		dialog?.press(enter);
+		await typed;
+		expect(pi.names("sent")).toEqual([]);
+	});
+
+	test.each([
+		[{ shortcut: "ctrl+shift+o" }, ["ctrl+shift+o"]],
+		[{ shortcut: false }, []],
+		[{}, ["alt+m"]],
+		[{ shortcut: "no key" }, ["alt+m"]],
+	])("the setting %j leaves the keys %j", async (settings, keys) => {
+		vi.stubEnv("PI_CODING_AGENT_DIR", machine.home);
+		writeFileSync(join(machine.home, "session-mail.json"), JSON.stringify(settings));
+		const other = await startFakePi({ mode: "tui" });
+		expect([...other.shortcuts.keys()]).toEqual(keys);
+	});
+});
+
+describe("a mail opened", () => {
+	test("is whole, with its thread and where its file lies; Esc goes back to the list", async () => {
+		const asked = await waitingRequest({ body: `first line\n\n${"word ".repeat(60)}\nlast line` });
+		await open();
+		await press(enter);
+		expect(shown()).toContain(`id ${asked}`);
+		expect(shown().replaceAll("\n", "")).toContain(`${pi.address}/new/`);
+		expect(shown()).toContain("last line");
+		await press(esc);
+		expect(shown()).toContain("→ unread");
+		await press("q");
+	});
+
+	test("scrolls by lines and pages, to both ends", async () => {
+		await waitingRequest({ body: Array.from({ length: 200 }, (_, line) => `line ${line}.`).join("\n") });
+		await open();
+		await press(enter);
+		expect(shown()).toContain("line 0.");
+		await press("\u001b[F");
+		expect(shown()).toContain("line 199.");
+		await press("\u001b[5~");
+		expect(shown()).not.toContain("line 199.");
+		await press("\u001b[H");
+		expect(shown()).toContain("line 0.");
+		await press(...Array.from({ length: 8 }, () => down));
+		expect(shown()).not.toContain("line 0.");
+		expect(shown()).toContain("line 9.");
+		await press("q", "q");
+	});
+
+	test("L8 nothing in it acts on the terminal, and no row is wider than that", async () => {
+		const nasty = "\u001b[2J\u001b]52;c;AAAA\u0007\u202e日本語\u0e33🇩🇪👩‍👩‍👧 tab\there\r";
+		const other = await startFakePi({ name: nasty.repeat(20).slice(0, 500) });
+		await pi.type("/mailbox off");
+		peer.send(pi, { body: nasty.repeat(50) });
+		await pi.type(`/mailbox ${other.address} ${nasty}`);
+		for (const [columns, rows] of [
+			[80, 24],
+			[200, 50],
+			[20, 5],
+			[2, 1],
+		] as const) {
+			Object.assign(pi.terminal, { columns, rows });
+			await open();
+			for (const keys of [["1"], [enter], [esc, "2"], [enter], [esc, "3"], ["4"], ["5"]]) {
+				await press(...keys);
+				const drawn = pi.screen();
+				for (const row of drawn) {
+					expect(row).not.toMatch(/[\p{Cc}\u202e]/u);
+					expect(visibleWidth(row)).toBeLessThanOrEqual(columns);
+				}
+				expect(drawn.length).toBeLessThanOrEqual(Math.max(3, rows - 4));
+			}
+			await press("q");
+		}
+		expect(pi.terminal.written).toBe("");
+	});
+});
+
+describe("answering by hand", () => {
+	test("L3 an unread request: its sender gets that answer, once, and the model never sees it", async () => {
+		const asked = await waitingRequest();
+		await open();
+		await press("r");
+		expect(pi.shown?.title).toMatch(/^Answer to the request from /);
+		await press("It is fine.", enter);
+		expect(shown()).toContain("Answered: no run of this session answers it again.");
+		expect(shown()).toMatch(/answered/);
+		await press("q");
+		expect(peer.received()).toMatchObject([
+			{ kind: "reply", status: "done", in_reply_to: [asked], body: "It is fine." },
+		]);
+		await pi.type("/mailbox on");
+		await later(2000);
+		expect([pi.hasRunToPlay, pi.mails()]).toEqual([false, []]);
+		await pi.run({ prompt: "hello" });
+		await later(1000);
+		expect(pi.openCount).toBe(0);
+		await pi.reload();
+		await later(2000);
+		expect(peer.received()).toHaveLength(1);
+	});
+
+	test.each(["r", "p"])(
+		"L2 also (%s) in a session of which nothing is saved yet, over a kill and a start",
+		async (key) => {
+			await waitingRequest();
+			await open();
+			await press(key, ...(key === "r" ? ["by hand"] : []), enter, "q");
+			expect(peer.received()).toHaveLength(1);
+			await pi.kill();
+			const again = await startFakePi({ id });
+			await later(2000);
+			expect([again.hasRunToPlay, again.mails()]).toEqual([false, []]);
+			await again.run({ prompt: "hello" });
+			expect(peer.received()).toHaveLength(1);
+		},
+	);
+
+	test("L2 also one that an earlier process had claimed, before the start has handed it over again", async () => {
+		await waitingRequest();
+		const [name = ""] = pi.names("new");
+		await pi.kill();
+		const boxes = join(mailRoot(), id);
+		renameSync(join(boxes, "new", name), join(boxes, "cur", name));
+		writeFileSync(join(boxes, "cur", `${name}.open`), "");
+		pi = new FakePi({ id, mode: "tui" });
+		await pi.start();
+		await later(10);
+		await open();
+		await press("p", enter, "q");
+		expect(peer.received()).toMatchObject([{ status: "failed" }]);
+		expect(pi.openCount).toBe(0);
+		await pi.shutDown();
+		const again = await startFakePi({ id });
+		await later(2000);
+		expect([again.hasRunToPlay, again.mails()]).toEqual([false, []]);
+	});
+
+	test("L3 a request that a run works on: the run's end does not answer it again", async () => {
+		const asked = peer.send(pi);
+		await later(1000);
+		await pi.run({
+			turns: [{ tools: 1 }],
+			during: async () => {
+				await open();
+				await press("r", "by hand", enter, "q");
+			},
+		});
+		expect(peer.received()).toMatchObject([{ in_reply_to: [asked], body: "by hand" }]);
+	});
+
+	test("L3 a held request, from the tab of what waits", async () => {
+		const asked = peer.send(pi);
+		await later(1000);
+		await pi.run({ end: "aborted" });
+		expect(peer.received()).toEqual([]);
+		await open();
+		await press("3");
+		expect(shown()).toMatch(/Waits for this session\n→ held /);
+		await press("r", "by hand", enter, "q");
+		expect(peer.received()).toMatchObject([{ in_reply_to: [asked], status: "done", body: "by hand" }]);
+		await pi.run({ prompt: "go on" });
+		expect(peer.received()).toHaveLength(1);
+	});
+
+	test("D28 when its sender takes it back meanwhile, nothing is sent, and what was typed is there the next time", async () => {
+		const draft = await waitingRequest();
+		await open();
+		await press("r", "It is");
+		const [name = ""] = pi.names("new");
+		const envelope = { id: draft, to: pi.address, from: peer.address } as never;
+		expect(boxesOfPeer().retract({ envelope, name })).toBe(true);
+		await press(" fine.", enter);
+		expect(shown()).toContain("Nothing was done: its sender has taken it back.");
+		expect(peer.received()).toEqual([]);
+		await press("q");
+	});
+
+	test("claimed meanwhile, it is answered all the same", async () => {
+		const asked = await waitingRequest();
+		await open();
+		await press("r", "by hand");
+		await pi.type("/mailbox on");
+		await later(1500);
+		expect(pi.names("new")).toEqual([]);
+		// The run that it would start has not begun: it is on its way into the conversation.
+		await press(enter);
+		expect(said()).toContain("it is just entering the conversation; try again in a moment");
+		await pi.run({
+			turns: [{ tools: 1 }],
+			during: async () => {
+				await press("r");
+				expect(pi.shown?.text).toBe("by hand");
+				await press(enter, "q");
+			},
+		});
+		expect(peer.received()).toMatchObject([{ in_reply_to: [asked], body: "by hand" }]);
+	});
+
+	test("L3 not once more when a run has answered it while the person typed, and what was typed is kept", async () => {
+		peer.send(pi);
+		await later(1000);
+		await pi.run({
+			turns: [{ tools: 1 }],
+			during: async () => {
+				await open();
+				await press("r", "by hand");
+			},
+		});
+		await press(enter);
+		expect(said()).toContain("Nothing was sent: it is already answered.");
+		expect(peer.received().map(({ body }) => body)).toEqual(["done"]);
+		await press("r");
+		expect(pi.shown).toMatchObject({ text: "by hand", title: expect.stringMatching(/as a new request$/) });
+		await press(esc, "q");
+	});
+
+	test("a reply to what expects no answer is a new request to its sender", async () => {
+		await waitingRequest({ kind: "message" });
+		await open();
+		await press("r");
+		expect(pi.shown?.title).toMatch(/as a new request$/);
+		await press("What about it?", enter, "q");
+		expect(peer.received()).toMatchObject([{ kind: "request", hops: 0, body: "What about it?", in_reply_to: [] }]);
+	});
+
+	test("D7 not in a second process, which gets none of the mail", async () => {
+		await waitingRequest();
+		const record = join(mailRoot(), "running", `${pi.address}.json`);
+		const other = {
+			address: pi.address,
+			cwd: "/",
+			pid: 1,
+			state: "idle",
+			updated: "",
+			x: { namespace: "elsewhere", instance: "x" },
+		};
+		writeFileSync(record, JSON.stringify(other));
+		await later(2000);
+		await open();
+		await press("r", "by hand", enter);
+		expect(said()).toContain("Nothing was done: another process has this session open and receives its mail.");
+		expect(peer.received()).toEqual([]);
+		await press("q");
+		rmSync(record);
+	});
+});
+
+describe("dropping", () => {
+	test("L3 a request or ask is answered failed, once, and the model never sees it", async () => {
+		const asked = await waitingRequest({ kind: "ask" });
+		await open();
+		await press("p");
+		expect(pi.shown?.title).toMatch(/^Drop the ask from /);
+		await press(enter);
+		expect(shown()).toContain("Dropped: its sender is told so.");
+		await press("q");
+		await pi.type("/mailbox on");
+		await pi.run({ prompt: "hello" });
+		await later(2000);
+		expect(peer.received()).toMatchObject([{ status: "failed", in_reply_to: [asked] }]);
+		expect(peer.received()[0]?.body).toContain("Dropped by its user");
+		expect([pi.mails(), pi.openCount, pi.hasRunToPlay]).toEqual([[], 0, false]);
+	});
+
+	test("a message never enters the conversation, also after a restart", async () => {
+		await waitingRequest({ kind: "message" });
+		await open();
+		await press("p", enter, "q");
+		await pi.type("/mailbox on");
+		await later(2000);
+		await pi.run({ prompt: "hello" });
+		await pi.reload();
+		await later(2000);
+		expect([pi.mails(), pi.openCount]).toEqual([[], 0]);
+	});
+
+	test("nothing is dropped when the person says no", async () => {
+		await waitingRequest();
+		await open();
+		await press("p", "n", "q");
+		expect([peer.received(), pi.names("new").length]).toEqual([[], 1]);
+	});
+});
+
+describe("writing", () => {
+	let worker: FakePi;
+	beforeEach(async () => {
+		worker = await startFakePi({ name: "worker", mode: "print" });
+	});
+
+	test("w, a session, a text: a request with 0 hops, as /mailbox sends it", async () => {
+		await open();
+		await press("w");
+		expect(shown()).toContain("Write to whom?");
+		expect(shown()).not.toContain("author");
+		await press(enter);
+		expect(pi.shown?.title).toBe(`To worker (${worker.address}), as a request`);
+		await press("check the parser", enter);
+		expect(shown()).toContain("Sent to worker.");
+		expect(shown()).toContain("[1 Inbox]");
+		expect(worker.names("new")).toEqual(pi.names("sent"));
+		await press("2");
+		expect(shown()).toMatch(/→ queued .*worker .*check the parser/);
+		await press("q");
+	});
+
+	test("Esc keeps what was typed: it is there the next time, also after the screen was closed", async () => {
+		await open();
+		await press("4", down, "w", "check the", esc);
+		expect(said()).toContain("Nothing was sent. What you typed is kept");
+		await press("q");
+		await open();
+		await press("w");
+		expect(pi.shown?.text).toBe("check the");
+		await press(" parser", enter, "q");
+		expect(pi.names("sent")).toHaveLength(1);
+		await open();
+		await press("4", "w");
+		expect(pi.shown?.text).toBe("");
+		await press(esc, "q");
+	});
+
+	test("Esc sends nothing either when other keys come with it at once", async () => {
+		await open();
+		await press("4", down, "w", "check the");
+		const cancelled = pi.press(esc);
+		await pi.press("x").catch(() => {});
+		await cancelled;
+		await later(0);
+		expect(pi.names("sent")).toEqual([]);
+		await press("q");
+	});
+
+	test("L9 a refusal is shown, and what was typed is kept", async () => {
+		for (let n = 0; n < maxUnread; n++) peer.send(worker, { kind: "message" });
+		await open();
+		await press("4", down, "w", "check the parser", enter);
+		expect(said()).toMatch(/Nothing was sent: .* already has 256 unread mails/);
+		expect(said()).toContain("What you typed is kept.");
+		await press("w");
+		expect(pi.shown?.text).toBe("check the parser");
+		await press(esc, "q");
+		expect(pi.names("sent")).toEqual([]);
+	});
+
+	test("c shows closed sessions with their last activity, and one of them can be written to", async () => {
+		await worker.shutDown();
+		await later(3000);
+		await open();
+		await press("w", "c");
+		expect(shown()).toMatch(/Closed: 2/);
+		expect(shown()).toMatch(/closed .* last active \d\d-\d\d \d\d:\d\d/);
+		await press("/", worker.address, enter, enter);
+		expect(pi.shown?.title).toContain(worker.address);
+		await press("later", enter);
+		expect(said()).toContain("That session is not running; the mail waits until it starts.");
+		await press(esc);
+	});
+});
+
+describe("taking back and editing, D28", () => {
+	let worker: FakePi;
+	beforeEach(async () => {
+		worker = await startFakePi({ name: "worker", mode: "print" });
+		await pi.type("/mailbox worker check the praser");
+		pi.notifications.length = 0;
+	});
+
+	const claimByWorker = () => {
+		const [name = ""] = worker.names("new");
+		const boxes = { disk: nodeDisk(), root: mailRoot(), now: Date.now, isDurable: () => false };
+		openMailbox({ ...boxes, address: worker.address }).claim(name);
+	};
+
+	test("x takes back what was not claimed, and says so", async () => {
+		await open();
+		await press("2");
+		expect(shown()).toContain("x retract");
+		await press("x");
+		expect(said()).toContain("Taken back: worker had not claimed it and will not see it.");
+		expect(shown()).toMatch(/→ retracted/);
+		expect(worker.names("new")).toEqual([]);
+		expect(pi.status.get("mailbox")).toBeUndefined();
+		await press("q");
+	});
+
+	test("x says so when it was claimed first", async () => {
+		await open();
+		await press("2");
+		claimByWorker();
+		await press("x");
+		expect(shown()).toContain("Not taken back: worker has claimed it already.");
+		await press("q");
+	});
+
+	test("e replaces what was not claimed", async () => {
+		await open();
+		await press("2", "e");
+		expect(pi.shown?.text).toBe("check the praser");
+		if (pi.shown !== undefined) pi.shown.text = "check the parser";
+		await press(enter);
+		expect(said()).toContain("Replaced: worker had not claimed it and will see the new text only.");
+		await later(1000);
+		expect(shown()).toMatch(/queued .*check the parser/);
+		expect(worker.names("new")).toHaveLength(1);
+		await press("q");
+	});
+
+	test("e says so when it was claimed meanwhile, and keeps what was typed", async () => {
+		await open();
+		await press("2", "e", " and the lexer");
+		claimByWorker();
+		await press(enter);
+		expect(said()).toMatch(/Nothing was changed: its recipient has it already\. What you typed is kept\./);
+		await press("q");
+		expect(pi.names("sent").filter((name) => name.endsWith(".json"))).toHaveLength(1);
+	});
+});
+
+describe("in the lists", () => {
+	test("y shows the id and gives it to the terminal's clipboard", async () => {
+		const asked = await waitingRequest();
+		await open();
+		await press("y");
+		expect(shown()).toContain(asked);
+		expect(pi.terminal.written).toBe(`\u001b]52;c;${Buffer.from(asked).toString("base64")}\u0007`);
+		await press("q");
+	});
+
+	test("d deletes a dead mail, which says why it is dead, and nothing else", async () => {
+		await waitingRequest();
+		writeFileSync(join(mailRoot(), pi.address, "cur", "000000000000001-x.json"), "rubbish");
+		writeFileSync(join(mailRoot(), pi.address, "cur", "000000000000001-x.json.reason"), "it is not JSON\n");
+		await open();
+		await press("d");
+		expect(shown()).toContain("Only a dead mail can be deleted.");
+		await press(down);
+		expect(shown()).toMatch(/→ dead .*it is not JSON/);
+		expect(shown()).toContain("d delete");
+		await press("d", enter);
+		await later(1000);
+		expect(shown()).toContain("Deleted.");
+		expect(pi.names("cur")).toEqual([]);
+		expect(pi.names("new")).toHaveLength(1);
+		await press("q");
+	});
+
+	test("/ searches as one types, in texts, parties, kinds and ids; Esc ends that", async () => {
+		await pi.type("/mailbox off");
+		for (const body of ["about the parser", "about the lexer", "lunch"]) peer.send(pi, { body });
+		await open();
+		await press("/", "a", "b", "o");
+		expect(shown()).toMatch(/about the lexer(?:.|\n)*about the parser/);
+		expect(shown()).not.toContain("lunch");
+		await press("u", "t", " ", "l", "e", "x");
+		expect(shown()).not.toContain("parser");
+		await press("\u007f", "\u007f", "\u007f", enter);
+		expect(shown()).toContain("about the parser");
+		await press(esc);
+		expect(shown()).toContain("lunch");
+		await press("/", "z", "z");
+		expect(shown()).toContain("Nothing has these words.");
+		await press(esc, "q");
+	});
+
+	test("mail that arrives appears within a second, and the cursor stays on its mail", async () => {
+		await waitingRequest({ body: "first" });
+		await open();
+		expect(shown()).toMatch(/→ unread .*first/);
+		await later(10);
+		peer.send(pi, { body: "second" });
+		await later(1000);
+		expect(shown()).toMatch(/ {2}unread .*second\n→ unread .*first/);
+		await press(up);
+		expect(shown()).toMatch(/→ unread .*second/);
+		await press("q");
+	});
+
+	test("what waits: on whom this session waits, what waits for it, and rings are said to be such", async () => {
+		const worker = await startFakePi({ name: "worker", mode: "print" });
+		await waitingRequest({ body: "for author" });
+		await pi.type("/mailbox worker check the parser");
+		const record = (session: FakePi) => join(mailRoot(), "running", `${session.address}.json`);
+		for (const [one, other] of [
+			[pi, worker],
+			[worker, pi],
+		] as const) {
+			const { readFileSync } = await import("node:fs");
+			const read = JSON.parse(readFileSync(record(one), "utf8"));
+			writeFileSync(record(one), JSON.stringify({ ...read, waitingOn: other.address }));
+		}
+		await open();
+		await press("3");
+		expect(shown()).toMatch(/This session waits for an answer to\n→ queued .*worker .*check the parser/);
+		expect(shown()).toMatch(/Waits for this session\n {2}unread .*for author/);
+		expect(shown()).toMatch(/Who waits for whom\n.*(?:author → worker → author|worker → author → worker) \(a ring/);
+		await press("q");
+	});
+
+	test("a root that cannot be read is said in one line", async () => {
+		await open();
+		renameSync(mailRoot(), `${mailRoot()}.away`);
+		await later(1100);
+		expect(said()).toMatch(/The mailbox .* cannot be read: ENOENT/);
+		renameSync(`${mailRoot()}.away`, mailRoot());
+		await later(2000);
+		expect(shown()).not.toContain("cannot be read");
+		await press("q");
+	});
+
+	test("without a mailbox it says why in one line", async () => {
+		await pi.emit("session_shutdown", { reason: "quit" });
+		await open();
+		expect(pi.notifications.at(-1)).toMatch(/^The mailbox cannot be shown: this session has none, because /);
+	});
+});

@@ -1,0 +1,188 @@
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, describe, expect, test } from "vitest";
+import { cleanUp, eventually, type Home, makeHome, printPi } from "../support/pi.ts";
+import { hasTmux, openTerminal, type Terminal } from "../support/terminal.ts";
+import { fixture, mailsIn, namesIn, ours, repliesTo, replyTo, sendRequest, startedPi } from "./mail.ts";
+
+afterEach(cleanUp);
+
+const ids = { author: "0197a3f2-1111-7000-8000-00000000000a", worker: "0197a3f2-2222-7000-8000-00000000000b" };
+
+const inTool = '%tool bash {"command":"while [ ! -e done ]; do sleep 0.02; done"} ;; %next ;; %say finished';
+
+async function openAuthor(home: Home, size = { width: 80, height: 24 }): Promise<Terminal> {
+	return openTerminal({ home, name: "author", args: ["--session-id", ids.author], ...size });
+}
+
+async function startWorker(home: Home) {
+	return startedPi({ home, name: "worker", args: ["--session-id", ids.worker] });
+}
+
+async function enter(terminal: Terminal, text: string): Promise<void> {
+	terminal.type(text);
+	await terminal.press("Enter");
+}
+
+/** No row of a picture is wider than the terminal, and it is not higher. */
+function expectToFit(screen: readonly string[], width: number, height: number): void {
+	expect(screen.length).toBeLessThanOrEqual(height);
+	for (const row of screen) expect([...row].length).toBeLessThanOrEqual(width);
+}
+
+describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
+	test("alt+m shows each tab at 80x24, also while text is in the editor, which is there afterwards", async () => {
+		const home = makeHome();
+		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
+		await enter(author, "%say hello");
+		await author.waitForScreen(/^ hello$/m);
+		await sendRequest(worker, "author", "look at the parser");
+		await author.waitForScreen("✉ 1 read");
+		author.type("half a text");
+		await author.waitForScreen("half a text");
+		await author.press("M-m");
+		const inbox = await author.waitForScreen(/^\[1 Inbox\]/m);
+		expectToFit(inbox, 80, 24);
+		await author.waitForScreen(/^→ answered {2}\d\d-\d\d \d\d:\d\d request worker +look at the parser$/m);
+		for (const key of ["Enter open · r reply · w write", "y copy id", "/ search", "1-5 Tab tabs", "q close"]) {
+			await author.waitForScreen(key);
+		}
+		await author.press("Enter");
+		await author.waitForScreen(`From: worker (${ids.worker})`);
+		await author.waitForScreen(/^answered by [0-9a-f-]{36}: /m);
+		await author.press("Escape");
+		author.type("2");
+		await author.waitForScreen("Nothing was sent yet.");
+		author.type("3");
+		await author.waitForScreen("Nobody waits for anybody.");
+		author.type("4");
+		await author.waitForScreen(/^→ idle +author +0197a3f2-1 +this session · /m);
+		await author.waitForScreen(/^ {2}idle +worker +0197a3f2-2 /m);
+		author.type("5");
+		await author.waitForScreen(/^ 1 Inbox {3}2 Sent {3}3 Waiting {3}4 Sessions {2}\[5 Doctor\]$/m);
+		author.type("q");
+		const after = await author.waitForScreen(/^half a text$/m);
+		expect(after.join("\n")).not.toContain("5 Doctor");
+	});
+
+	test("while the agent runs: a request is answered by hand and the end of the run answers it no more", async () => {
+		const home = makeHome();
+		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
+		await enter(author, "%say hello");
+		await author.waitForScreen(/^ hello$/m);
+		const id = await sendRequest(worker, "author", `${inTool.replaceAll("%", "!").replaceAll(" ;; ", "\n")}`);
+		await author.waitForScreen(/^ \$ while /m);
+		await author.press("M-m");
+		await author.waitForScreen(/^→ read /m);
+		author.type("r");
+		await author.waitForScreen("Answer to the request from worker");
+		await enter(author, "By hand: it is fine.");
+		await author.waitForScreen("Answered: no run of this session answers it again.");
+		await author.press("Escape");
+		writeFileSync(join(home.workDir, "done"), "");
+		await author.waitForScreen(/^ finished$/m);
+		expect((await replyTo(home, worker, id)).body).toBe("By hand: it is fine.");
+		expect(repliesTo(home, ids.worker)).toHaveLength(1);
+	});
+
+	test("writing: Esc keeps the text, and it is sent the next time; what still waits is taken back", async () => {
+		const home = makeHome();
+		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
+		await worker.prompt(inTool.replaceAll("%", "!").replaceAll(" ;; ", "\n"));
+		await author.press("M-m");
+		await author.waitForScreen("[1 Inbox]");
+		author.type("w");
+		await author.waitForScreen(/Write to whom\?\n→ busy +worker/);
+		await author.press("Enter");
+		await author.waitForScreen(`To worker (${ids.worker}), as a request`);
+		author.type("check the");
+		await author.press("Escape");
+		await author.waitForScreen("What you typed is kept");
+		expect(namesIn(home, ids.author, "sent")).toEqual([]);
+		await author.press("Enter");
+		await author.waitForScreen(/^check the$/m);
+		await enter(author, " parser");
+		await author.waitForScreen("Sent to worker.");
+		expect(mailsIn(home, ids.worker, "new").map(({ body }) => body)).toEqual(["check the parser"]);
+		author.type("2");
+		await author.waitForScreen(/^→ queued /m);
+		author.type("x");
+		await author.waitForScreen("Taken back: worker had not claimed it and will not see it.");
+		expect(namesIn(home, ids.worker, "new")).toEqual([]);
+		await author.waitForScreen(/^→ retracted /m);
+		writeFileSync(join(home.workDir, "done"), "");
+		await worker.settled();
+		expect(namesIn(home, ids.worker, "cur")).toEqual([]);
+	});
+
+	test("the terminal is made 20x5 and 200 columns wide while it is open", async () => {
+		const home = makeHome();
+		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
+		await enter(author, "/mailbox off");
+		await author.waitForScreen("✉ off");
+		await sendRequest(worker, "author", "look at the parser 日本語 ".repeat(40));
+		await author.press("M-m");
+		await author.waitForScreen(/^→ unread /m);
+		author.resize(20, 5);
+		await author.waitForScreen(/^→ unread worker /m, { what: "the mail at 20x5" });
+		expectToFit(author.screen(), 20, 5);
+		await author.press("Enter");
+		author.resize(200, 50);
+		await author.waitForScreen(`From: worker (${ids.worker})`);
+		expectToFit(author.screen(), 200, 50);
+		author.type("qq");
+		await author.waitForScreen(/^(?!.*1 Inbox)/s);
+		expect(author.hasEnded()).toBe(false);
+	});
+
+	test("L10 a session that is replaced while it is open closes it; the next one has its own", async () => {
+		const home = makeHome();
+		const author = await openTerminal({
+			home,
+			name: "author",
+			args: ["--session-id", ids.author],
+			width: 80,
+			height: 24,
+			extensions: [ours, fixture("new-session.js")],
+		});
+		await enter(author, "%say hello");
+		await author.waitForScreen(/^ hello$/m);
+		await enter(author, "/new-soon");
+		await author.press("M-m");
+		await author.waitForScreen("[1 Inbox]");
+		await author.waitForScreen(/^(?!.*1 Inbox)/s);
+		// The new one is there: before that, what is typed goes with the old one.
+		await author.waitForScreen(/^(?!.*hello)/s);
+		const records = join(home.mailRoot, "running");
+		await eventually(
+			() => readdirSync(records).some((name) => name.endsWith(".json") && name !== `${ids.author}.json`),
+			{
+				what: "the record of the new session",
+			},
+		);
+		await author.ready();
+		await enter(author, "%say again");
+		await author.waitForScreen(/^ again$/m);
+		await author.press("M-m");
+		await author.waitForScreen("[1 Inbox]");
+		// Long enough for whatever the first one had left running.
+		await eventually(() => !author.hasEnded(), { what: "Pi, which runs" });
+		author.type("q");
+		await author.waitForScreen(/^(?!.*1 Inbox)/s);
+	});
+});
+
+test("with pi -p the words print the same to standard output", async () => {
+	const home = makeHome();
+	const worker = await startWorker(home);
+	await worker.prompt(`/mailbox ${ids.author} look at the parser`);
+	const print = (word: string) =>
+		printPi({ home, name: "author", args: ["--session-id", ids.author], prompt: `/mailbox ${word}` });
+	const inbox = await print("inbox");
+	expect(inbox).toMatchObject({
+		code: 0,
+		stdout: expect.stringMatching(/^Inbox: 1 mail, 1 unread\nunread .* worker .* look at the parser\n$/),
+	});
+	const sessions = await print("sessions");
+	expect(sessions.stdout).toMatch(/^Sessions: 2 running\nauthor +.*this session\nworker +0197a3f2-2 +idle +0 unread +/);
+});
