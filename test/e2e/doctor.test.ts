@@ -42,6 +42,9 @@ test("/mailbox doctor says what README.md shows, and what it tells to run mends 
 	const home = makeHome();
 	const pi = await startedPi({ home, args: ["--session-id", session] });
 	spoil(home);
+	await pi.waitFor((event) => notification(event)?.includes("hopLimits"), {
+		what: "what the session says of its settings",
+	});
 	const said = await typeMailbox(pi, "doctor");
 	const readme = readFileSync(join(repository, "README.md"), "utf8");
 	expect(onMachineOfReadme(said, home)).toBe(/<!-- example: doctor -->\n```\n(.*?)\n```/s.exec(readme)?.[1]);
