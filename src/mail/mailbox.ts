@@ -402,7 +402,8 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	function removeStrayMark(file: string): void {
 		const copy = copyOfMark(file);
 		if (copy === undefined) return;
-		orLeave(() => disk.entry(join(boxes.sent, copy)) === undefined && disk.remove(join(boxes.sent, file)));
+		const hasCopy = () => [copy, `${copy}.part`].some((name) => disk.entry(join(boxes.sent, name)) !== undefined);
+		orLeave(() => !hasCopy() && disk.remove(join(boxes.sent, file)));
 	}
 
 	/** Gives an unfinished copy its name, and returns it; or removes the copy of what was not sent. `edited` was sent again by now. */

@@ -25,7 +25,8 @@ export function noteProgress(disk: Disk, root: string, mail: { from: string; nam
 	if (!isAddress(mail.from) || !/^[^/\\]+\.json$/.test(mail.name)) return;
 	try {
 		const copy = join(boxesOf(root, mail.from).sent, mail.name.replace(claimPrefix, ""));
-		if (disk.entry(copy) === "file") disk.create(`${copy}.${step}`, "");
+		// A quick recipient is here before the sender has given its copy its name.
+		if ([copy, `${copy}.part`].some((path) => disk.entry(path) === "file")) disk.create(`${copy}.${step}`, "");
 	} catch {}
 }
 

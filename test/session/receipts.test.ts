@@ -24,6 +24,7 @@ async function seasonedPi(options: FakePiOptions = {}): Promise<FakePi> {
 	return pi;
 }
 
+const peerOptions = () => ({ root: mailRoot(), address: peer.address, now: Date.now, isDurable: () => false });
 const sentBox = () => boxesOf(mailRoot(), peer.address).sent;
 /** The endings of what lies beside the copy of a mail. */
 const steps = (id: string) =>
@@ -46,6 +47,19 @@ describe("a sender learns of a mail, from files beside its copy,", () => {
 		await later(1000);
 		await pi.run({ during: () => expect([status(pi, id), steps(id)]).toEqual(["read", ["read"]]) });
 		expect([status(pi, id), steps(id)]).toEqual(["answered", ["answered", "read"]]);
+	});
+
+	test("also when its recipient is so quick that the copy has not got its name yet, and after the next start", async () => {
+		const pi = await seasonedPi();
+		const id = peer.send(pi, { kind: "message" });
+		const name = readdirSync(sentBox()).find((file) => file.endsWith(`-${id}.json`)) ?? "";
+		renameSync(join(sentBox(), name), join(sentBox(), `${name}.part`));
+		await later(1000);
+		await pi.run();
+		expect(steps(id)).toEqual(["part", "read"]);
+		const again = openMailbox({ ...peerOptions(), disk: nodeDisk() });
+		for (const _ of again.recount());
+		expect([steps(id), status(pi, id)]).toEqual([["read"], "read"]);
 	});
 
 	test("that a message was read, and of a reply, which has no copy, nothing", async () => {
