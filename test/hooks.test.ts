@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createEventBus, type ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -911,6 +911,16 @@ describe("PSM-094 message:scan", () => {
 		before = ({ name, paths }) => name === "replace" && paths[0]?.endsWith("state.json") && fail("ENOSPC");
 		expect(scan(pi)).toEqual({ scanned: true });
 		expect(ids(heard)).toEqual([reply]);
+	});
+
+	test("says so although what was announced cannot be added to the session now", async () => {
+		const pi = await seasonedPi();
+		const heard = announced(pi);
+		const id = peer.send(pi);
+		renameSync(pi.file, `${pi.file}.away`);
+		mkdirSync(pi.file);
+		expect([scan(pi), ids(heard)]).toEqual([{ scanned: true }, [id]]);
+		expect(pi.notifications).toEqual([expect.stringMatching(/EISDIR/)]);
 	});
 
 	test("has not scanned when a mail could not be claimed", async () => {

@@ -149,7 +149,6 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 				},
 				remove() {
 					if (isLeft) orWarn(path, () => disk.remove(path));
-					isLeft = false;
 				},
 			};
 		},

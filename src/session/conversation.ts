@@ -5,14 +5,12 @@ import type { Conversation } from "./handover.ts";
 
 /** The conversation of a Pi session, as the hand-over sees it. */
 export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext): Conversation {
-	let hasFile = false;
 	return {
 		isIdle: () => ctx.isIdle(),
 		entries: () => ctx.sessionManager.getEntries(),
 		isSaved() {
 			const file = ctx.sessionManager.getSessionFile();
-			hasFile ||= file === undefined || existsSync(file);
-			return hasFile;
+			return file === undefined || existsSync(file);
 		},
 		add(message, startsRun) {
 			endLastLine(ctx.sessionManager.getSessionFile());

@@ -8,8 +8,8 @@ export interface Gate {
 	resourcesLoaded(): void;
 	/** A prompt was entered while the session was idle. */
 	prompted(): void;
-	/** A run started or settled: Pi keeps prompts and runs apart from here on. */
-	ranOrSettled(): void;
+	/** A run settled: no prompt is on its way. While one goes on nobody asks whether the gate is open. */
+	settled(): void;
 	close(): void;
 }
 
@@ -47,7 +47,7 @@ export function createGate(onOpen: () => void): Gate {
 			wasPrompted = true;
 			openAfter(promptMs);
 		},
-		ranOrSettled() {
+		settled() {
 			clearTimeout(timer);
 			isOpen = true;
 		},

@@ -51,9 +51,9 @@ export interface ReplyDraft {
  * | ask, worked on     | `done`              | `stopped`            | `failed`     |
  * | request, held      | `done` under a note | stays held           | stays held   |
  *
- * Each ask has a reply of its own; the requests of one sender with the same outcome share one. That goes for held
- * requests too: they get the same answer of the same run, which the sender should not be shown twice, and what the note
- * says is true of that answer whichever request asked for it.
+ * Each ask has a reply of its own; the requests of one sender, which at one settle can only have the same outcome, share
+ * one. That goes for held requests too: they get the same answer of the same run, which the sender should not be shown
+ * twice, and what the note says is true of that answer whichever request asked for it.
  */
 export function settle(settling: Settling): { replies: ReplyDraft[]; owed: Owed[] } {
 	const owed: Owed[] = [];
@@ -100,12 +100,7 @@ function hold({ id, from, kind, state }: Owed): Owed {
 /** The group that still has room for the item, made at the end when there is none. */
 function groupFor({ from, kind }: Owed, outcome: Group["outcome"], groups: Group[]): Group {
 	const open = groups.find(
-		(group) =>
-			kind === "request" &&
-			group.kind === kind &&
-			group.to === from &&
-			group.outcome === outcome &&
-			group.items.length < maxInReplyTo,
+		(group) => kind === "request" && group.kind === kind && group.to === from && group.items.length < maxInReplyTo,
 	);
 	if (open !== undefined) return open;
 	const group: Group = { to: from, kind, outcome, items: [] };

@@ -471,7 +471,6 @@ export function openSession(
 			hops.userInput();
 		},
 		agentStarted() {
-			gate.ranOrSettled();
 			if (runStart !== undefined) return;
 			runStart = { leaf: ctx.sessionManager.getLeafId() };
 			hops.started();
@@ -499,11 +498,11 @@ export function openSession(
 				const takeUnread = () => (isReady && upkeep.isUsable() ? handover.afterStop() : []);
 				const run = { runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread };
 				const held = answers.settleRun(run);
-				if (held > 0 && ctx.hasUI) ctx.ui.notify(heldNotice(held), "info");
+				if (held > 0) ctx.ui.notify(heldNotice(held), "info");
 			})();
 			runStart = undefined;
 			hops.settled();
-			gate.ranOrSettled();
+			gate.settled();
 			presence.update({ state: "idle" });
 			setImmediate(guarded(pump));
 			guarded(refresh)();

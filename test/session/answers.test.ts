@@ -92,11 +92,20 @@ test("L1 mail whose entry is not saved yet keeps its open mark, also when it is 
 	const id = send("reply", { status: "done" });
 	await later(1000);
 	expect([pi.mails().map((mail) => mail.id), existsSync(pi.file), pi.openCount]).toEqual([[id], false, 1]);
+	expect(pi.status.get("mailbox")).toBeUndefined();
 	send("reply", { status: "done", id });
 	await later(1000);
 	expect([pi.mails().length, pi.openCount]).toEqual([1, 2]);
 	await pi.run({ prompt: "hello" });
-	expect(pi.openCount).toBe(0);
+	expect([pi.openCount, pi.status.get("mailbox")]).toEqual([0, "✉ 1 read"]);
+});
+
+test("L3 an answer that the session does not take at once is sent at the next look", async () => {
+	await later(5000);
+	const during = () => vi.spyOn(pi.session, "appendCustomEntry").mockImplementationOnce(() => fail("ENOSPC"));
+	const id = await work("request", { during, text: "All is well." });
+	await later(1000);
+	expect(replies()).toEqual([[[id], "done", "All is well."]]);
 });
 
 test("L8 a reply answers only what was sent to its sender", async () => {
@@ -133,6 +142,15 @@ describe("a request that the session worked on", () => {
 				"failed",
 				"(The run ended on an error before it finished: overloaded. What it had written follows.)\n\nI looked at",
 			],
+		]);
+	});
+
+	test("PSM-067 names what the run failed on also when its next attempt left nothing", async () => {
+		const during = () => vi.spyOn(pi.session, "appendMessage").mockImplementationOnce(() => fail("ENOSPC"));
+		const id = await work("request", { turns: [{ text: "half", fails: "503", during }] });
+		expect(pi.errors.splice(0)).toEqual([expect.stringMatching(/ENOSPC/)]);
+		expect(replies()).toEqual([
+			[[id], "failed", expect.stringMatching(/on an error before it finished: 503\..*half/s)],
 		]);
 	});
 

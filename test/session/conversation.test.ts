@@ -1,5 +1,5 @@
 import { appendFileSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { endLastLine, isBehindFile, savedEntries } from "../../src/session/conversation.ts";
 import { temporaryFolder } from "../support/disk.ts";
@@ -27,6 +27,8 @@ describe("the last line of a session's file", () => {
 		const open = () => readdirSync("/dev/fd").length;
 		const before = open();
 		endLastLine(file);
+		// It opens, and cannot be read.
+		expect(() => endLastLine(dirname(file))).toThrow("EISDIR");
 		expect(open()).toBe(before);
 	});
 });

@@ -39,20 +39,20 @@ describe("at the start of a session, design 4.4: mail wakes it", () => {
 		expectToOpenAfter(5000);
 	});
 
-	test("as soon as a run has started", () => {
+	test("as soon as a run has settled", () => {
 		gate.resourcesLoaded();
-		gate.ranOrSettled();
+		gate.settled();
 		expect([gate.isOpen, opened]).toEqual([true, 0]);
 	});
 });
 
 describe("when a person types, design 4.4: mail does not wake the session", () => {
-	beforeEach(() => gate.ranOrSettled());
+	beforeEach(() => gate.settled());
 
-	test("until the run has started", () => {
+	test("until a run has settled", () => {
 		gate.prompted();
 		expect(gate.isOpen).toBe(false);
-		gate.ranOrSettled();
+		gate.settled();
 		expect(gate.isOpen).toBe(true);
 	});
 
@@ -73,7 +73,7 @@ describe("when a person types, design 4.4: mail does not wake the session", () =
 });
 
 test.each<[string, () => void]>([
-	["a run", () => gate.ranOrSettled()],
+	["a run", () => gate.settled()],
 	["the end of the session", () => gate.close()],
 ])("no timer is left after %s", (_, end) => {
 	gate.prompted();

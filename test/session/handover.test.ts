@@ -40,7 +40,24 @@ async function seasonedPi(options: Parameters<typeof startFakePi>[0] = {}): Prom
 	return pi;
 }
 
+test("4.6 a quiet reply leaves it to other extensions whether the run goes on", async () => {
+	const other = (api: ExtensionAPI) =>
+		api.on("turn_end", ({ toolResults }) => (toolResults.length > 0 ? { continue: true } : undefined));
+	const pi = await seasonedPi({ extensions: [other, sessionMail] });
+	const before = requestsOf(pi);
+	await pi.run({ prompt: "work", turns: [{ tools: 1, terminate: true, during: () => send(pi, 1, reply) }] });
+	expect([idsIn(pi).length, requestsOf(pi) - before]).toEqual([1, 2]);
+});
+
 describe("mail for an idle session", () => {
+	test("4.4 wakes it at once after a run that the user typed into", async () => {
+		const pi = await seasonedPi();
+		await pi.run({ prompt: "work", turns: [{ tools: 1, during: () => pi.typeAhead("and this") }] });
+		send(pi, 1);
+		await later(1500);
+		expect(pi.hasRunToPlay).toBe(true);
+	});
+
 	test("PSM-046/047 wakes it: the model sees the mail in the run's first request", async () => {
 		const pi = await seasonedPi();
 		const [id] = send(pi, 1, { body: "Please look at branch x." });

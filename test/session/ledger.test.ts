@@ -44,6 +44,20 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 		expect(ledger.readCount).toBe(1);
 	});
 
+	test("the answer to an ask is in the conversation as the result of the call that asked, and as nothing else", () => {
+		const details = { mail: { address: "me", id: "a", from: "alice", kind: "reply" } };
+		add(entry("message", { message: { role: "user", details } }));
+		expect(ledger.readCount).toBe(0);
+		add(entry("message", { message: { role: "toolResult", details } }));
+		expect([ledger.has({ from: "alice", id: "a" }), ledger.readCount]).toEqual([true, 1]);
+	});
+
+	test("what is only for the person may be missing", () => {
+		const details = { mail: { address: "me", id: "a", from: "alice", kind: "request" } };
+		add(entry("custom_message", { customType: "mailbox", details }));
+		expect(owed()).toEqual(["a"]);
+	});
+
 	test("requests and asks in it are owed until a reply to them is planned, messages and replies never", () => {
 		add(mail("a"), mail("b", { kind: "ask" }), mail("c", { kind: "message" }), mail("d", { kind: "reply" }));
 		expect(ledger.unanswered()).toMatchObject([
@@ -52,6 +66,7 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 		]);
 		add(note({ replies: [reply("1", "a")] }));
 		expect(owed()).toEqual(["b"]);
+		expect([ledger.find("a")[0]?.isAnswered, ledger.find("b")[0]?.isAnswered]).toEqual([true, false]);
 	});
 
 	test("design 4.8 a planned reply is open until a note says that it is done with", () => {

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { boxesOf, makeBoxes } from "../../src/mail/boxes.ts";
@@ -89,6 +89,20 @@ describe("a session's running record", () => {
 		expect(presence.isOwner()).toBe(true);
 		presence.update({ state: "busy" });
 		expect(warnings).toEqual([expect.stringMatching(/^could not write this session's running record: ENOSPC/)]);
+		// It is no second process.
+		expect(sessionsIn(300).hasStandby(mailboxFolder().folder)).toBe(false);
+	});
+
+	test("PSM-029 one that cannot be written any more is said as well", () => {
+		let isFull = false;
+		const presence = presenceIn(
+			100,
+			watchedDisk(({ paths }) => isFull && paths[0]?.includes("running") && fail("ENOSPC")),
+		);
+		presence.isOwner();
+		isFull = true;
+		presence.update({ state: "busy" });
+		expect(warnings).toEqual([expect.stringMatching(/^could not write this session's running record: .*ENOSPC/)]);
 	});
 });
 
@@ -166,10 +180,30 @@ describe("D7 a second process with the same session", () => {
 		expect(readdirSync(join(folder, "standby"))).toEqual([]);
 	});
 
-	test("L2 leaves its sign anew when its mailbox folder was away", () => {
+	test.each<[string, (standby: string) => void]>([
+		["nothing", () => {}],
+		["a file", (standby) => writeFileSync(standby, "")],
+		["a folder without records", (standby) => mkdirSync(join(standby, "a.json"), { recursive: true })],
+		[
+			"a file that is no record",
+			(standby) => {
+				mkdirSync(standby);
+				writeFileSync(join(standby, "a.json"), "{");
+			},
+		],
+	])("D26 nobody is taken for one where there is %s", (_, lay) => {
+		const { folder } = mailboxFolder();
+		lay(join(folder, "standby"));
+		expect(sessionsIn(300).hasStandby(folder)).toBe(false);
+	});
+
+	test("L2 leaves its sign anew when its mailbox folder was away, and otherwise once", () => {
 		presenceIn(100).isOwner();
 		const second = presenceIn(200);
 		second.isOwner();
+		second.isOwner();
+		expect(readdirSync(join(mailboxFolder().folder, "standby"))).toHaveLength(1);
+		expect(warnings.join("\n")).not.toMatch(/could not be written/);
 		rmSync(mailboxFolder().folder, { recursive: true });
 		second.isOwner();
 		expect(sessionsIn(300).hasStandby(mailboxFolder().folder)).toBe(true);
@@ -180,6 +214,36 @@ describe("D7 a second process with the same session", () => {
 		const disk = watchedDisk(({ name, paths }) => name === "create" && paths[0]?.includes("standby") && fail("ENOSPC"));
 		expect(presenceIn(200, disk).isOwner()).toBe(false);
 		expect(warnings.join("\n")).toMatch(/standby.*could not be written: ENOSPC/s);
+	});
+
+	test("D26 whose sign was written though the disk said no takes it away at its end all the same", () => {
+		presenceIn(100).isOwner();
+		const disk = nodeDisk();
+		const create: Disk["create"] = (path, ...rest) => {
+			disk.create(path, ...rest);
+			if (path.includes("standby")) fail("EIO");
+		};
+		const second = presenceIn(200, { ...disk, create });
+		second.isOwner();
+		expect(sessionsIn(300).hasStandby(mailboxFolder().folder)).toBe(true);
+		second.end(false);
+		expect(sessionsIn(300).hasStandby(mailboxFolder().folder)).toBe(false);
+	});
+
+	test("D26 takes over also when its sign cannot be taken away then, and takes it away at its end", () => {
+		presenceIn(100).isOwner();
+		let isBroken = true;
+		const disk = watchedDisk(
+			({ name, paths }) => isBroken && name === "remove" && paths[0]?.includes("standby") && fail("EIO"),
+		);
+		const second = presenceIn(200, disk);
+		second.isOwner();
+		running.delete(100);
+		expect(second.isOwner()).toBe(true);
+		expect(warnings.join("\n")).toMatch(/standby.*EIO/s);
+		isBroken = false;
+		second.end(false);
+		expect(sessionsIn(300).hasStandby(mailboxFolder().folder)).toBe(false);
 	});
 
 	test("L4 of a process in another container it says how to go on when that one has ended, which cannot be seen from here", () => {

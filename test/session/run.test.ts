@@ -4,10 +4,14 @@ import { lastFinished, outcomeOfRun } from "../../src/session/run.ts";
 
 type Stop = "stop" | "length" | "toolUse" | "error" | "aborted";
 
-/** An assistant message; its parts are texts, and `!` is a call of a tool. */
+/** An assistant message; its parts are texts, `!` is a call of a tool, and `?` is what the model thought. */
 function assistant(id: string, stopReason: Stop, parts: string[] = [], errorMessage?: string): SessionEntry {
 	const content = parts.map((text) =>
-		text === "!" ? { type: "toolCall", id: "call", name: "bash", arguments: {} } : { type: "text", text },
+		text === "!"
+			? { type: "toolCall", id: "call", name: "bash", arguments: {} }
+			: text === "?"
+				? { type: "thinking", thinking: "hm" }
+				: { type: "text", text },
 	);
 	return entry(id, { type: "message", message: { role: "assistant", content, stopReason, errorMessage } });
 }
@@ -28,7 +32,7 @@ describe("what a run left", () => {
 			...earlier,
 			user("3"),
 			assistant("4", "toolUse", ["let me see", "!"]),
-			assistant("5", "stop", [" a ", "b\n"]),
+			assistant("5", "stop", ["?", " a ", "b\n"]),
 		];
 		expect(outcomeOfRun(branch, "2", false)).toEqual({ end: "done", answer: "a \n\nb", lastAssistant: 4 });
 	});

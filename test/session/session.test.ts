@@ -121,6 +121,35 @@ describe("the running record", () => {
 		expect(pi.notifications.join("\n")).toMatch(/the counts could not be saved/);
 		expect(existsSync(recordPath(pi.address))).toBe(false);
 	});
+
+	test("L10 is removed also when the mark of mail that is open cannot be written at the end", async () => {
+		const pi = await seasonedPi();
+		peer.send(pi);
+		await later(1000);
+		before = ({ name, paths }) => name === "replace" && paths[0]?.endsWith(".open") && fail("ENOSPC");
+		await pi.shutDown();
+		expect([pi.openCount, existsSync(recordPath(pi.address))]).toEqual([1, false]);
+	});
+
+	test("L4 says idle after a run also when what it left cannot be had", async () => {
+		const pi = await seasonedPi();
+		const during = () => vi.spyOn(pi.session, "getBranch").mockImplementationOnce(() => fail("EIO"));
+		await pi.run({ prompt: "work", during });
+		expect([record(pi).state, pi.notifications]).toEqual(["idle", [expect.stringMatching(/EIO/)]]);
+	});
+});
+
+test("L2 L4 a folder that another session prunes before the running record stands is there all the same, and nothing is said", async () => {
+	const pi = new FakePi();
+	let isPruned = false;
+	before = ({ name, paths }) => {
+		if (isPruned || name !== "create" || !paths[0]?.includes("/running/")) return;
+		isPruned = true;
+		rmSync(join(mailRoot(), pi.address), { recursive: true });
+	};
+	await pi.start();
+	await later(2000);
+	expect([isPruned, pi.names("new"), pi.notifications]).toEqual([true, [], []]);
 });
 
 describe("the footer, PSM-039", () => {
@@ -217,17 +246,27 @@ describe("D20 without a person at the session", () => {
 		},
 	);
 
-	test.each(["print", "json"] as const)("%s mode: mail never starts a run, and stays in new/", async (mode) => {
-		const pi = await startFakePi({ mode });
-		peer.send(pi);
-		peer.send(pi, reply);
-		// The prompt of `pi -p` may be long in coming: other extensions handle it first.
-		await later(60_000);
-		expect(pi.hasRunToPlay).toBe(false);
-		await pi.run({ prompt: "speak", during: () => later(2000) });
-		await later(60_000);
-		expect([pi.sent, pi.names("new").length, pi.names("cur")]).toEqual([[], 2, []]);
-	});
+	test.each([
+		["print", 60_000],
+		["json", 60_000],
+		// Before the session has looked at what was left open.
+		["print", 0],
+	] as const)(
+		"%s mode: mail never starts a run, and stays in new/ (the prompt comes after %i ms)",
+		async (mode, ms) => {
+			const pi = await startFakePi({ mode });
+			peer.send(pi);
+			peer.send(pi, reply);
+			// The prompt of `pi -p` may be long in coming: other extensions handle it first.
+			if (ms > 0) await later(ms);
+			expect(pi.hasRunToPlay).toBe(false);
+			await pi.run({ prompt: "speak", during: () => later(2000) });
+			await later(60_000);
+			expect([pi.sent, pi.names("new").length, pi.names("cur")]).toEqual([[], 2, []]);
+			// Nobody has to hear of new mail at once.
+			expect(seams.watchers).toEqual([]);
+		},
+	);
 
 	test("warnings go to the error output", async () => {
 		const error = vi.spyOn(console, "error").mockImplementation(() => {});
@@ -364,22 +403,31 @@ test("D12 L3 a request that cannot be read is answered before it is set aside", 
 });
 
 test.each([
-	["a mail that cannot be read for the moment", "read", "-x.json", false],
-	["a dead mail that cannot be set aside for the moment", "replace", "-x.json.reason", true],
-] as const)("L2 a start that meets %s looks again", async (_, operation, end, isDead) => {
-	const pi = await seasonedPi();
-	await pi.shutDown();
-	const file = join(mailRoot(), pi.address, "cur", "000000000000001-x.json");
-	writeFileSync(file, envelopeText({ from: peer.address, to: pi.address, ...(isDead && { hops: -1 }) }));
-	writeFileSync(`${file}.open`, "");
-	before = ({ name, paths }) => name === operation && paths[0]?.endsWith(end) && fail("EIO");
-	const again = await startFakePi({ file: pi.file });
-	await later(5000);
-	expect([again.hasRunToPlay, again.openCount]).toEqual([false, 1]);
-	before = () => {};
-	await later(31_000);
-	expect([again.hasRunToPlay, again.openCount]).toEqual(isDead ? [false, 0] : [true, 1]);
-});
+	["a mail that cannot be read for the moment", "read", "-x.json", {}, ""],
+	["a dead mail that cannot be set aside for the moment", "replace", "-x.json.reason", { hops: -1 }, ""],
+	["a mail given up that cannot be set aside for the moment", "replace", "-x.json.reason", {}, "3"],
+] as const)(
+	"L2 a start that meets %s goes on with the rest, and looks again",
+	async (_, operation, end, fields, tries) => {
+		const pi = await seasonedPi();
+		await pi.shutDown();
+		const folder = join(mailRoot(), pi.address);
+		const file = join(folder, "cur", "000000000000001-x.json");
+		writeFileSync(file, envelopeText({ from: peer.address, to: pi.address, ...fields }));
+		writeFileSync(`${file}.open`, tries);
+		writeFileSync(join(folder, "sent", "2.json.part"), "{");
+		before = ({ name, paths }) => name === operation && paths[0]?.endsWith(end) && fail("EIO");
+		const again = await startFakePi({ file: pi.file });
+		await later(5000);
+		const said = again.notifications.join("\n");
+		expect(said).toMatch(/-x\.json .*will be tried again: EIO/);
+		expect(said).toMatch(/a mail was not sent/);
+		expect([again.hasRunToPlay, again.openCount]).toEqual([false, 1]);
+		before = () => {};
+		await later(31_000);
+		expect([again.hasRunToPlay, again.openCount]).toEqual(operation === "read" ? [true, 1] : [false, 0]);
+	},
+);
 
 test("L2 a start that cannot look at all that was left open looks again, and hands it over then", async () => {
 	const pi = await seasonedPi();
@@ -492,9 +540,12 @@ test("L7 a thousand files that cannot be read, before a good mail: it comes, and
 	let claims = 0;
 	let most = 0;
 	before = ({ name, paths }) => {
-		// Each look begins with the question whether this process still owns the session.
-		if (name === "read" && paths[0]?.endsWith(`running/${pi.address}.json`)) claims = 0;
-		if (name === "rename" && paths[0]?.includes("/new/")) most = Math.max(most, ++claims);
+		if (name !== "rename" || !paths[0]?.includes("/new/")) return;
+		most = Math.max(most, ++claims);
+		// Before that, nothing else of the process can go on.
+		queueMicrotask(() => {
+			claims = 0;
+		});
 	};
 	for (let n = 0; n < 500 && !pi.hasRunToPlay; n++) await later(10);
 	await pi.run();
@@ -521,6 +572,19 @@ test("L1 a line of the session's file that a full disk cut short takes no mail a
 	expect(saved(pi)).toMatch(/"type":"receiving"/);
 });
 
+test("L1 nor does one that was cut short at the end of a turn", async () => {
+	let isFull = false;
+	const other = (api: Parameters<typeof sessionMail>[0]) => api.on("turn_end", () => void (isFull && tear(pi)));
+	const pi: FakePi = await seasonedPi({ extensions: [other, sessionMail] });
+	isFull = true;
+	let id = "";
+	const during = () => {
+		id = peer.send(pi);
+	};
+	await pi.run({ prompt: "work", turns: [{ tools: 1, during }], text: "fine" });
+	expect(saved(pi)).toMatch(new RegExp(`"customType":"mailbox".*"id":"${id}"`));
+});
+
 test("D12 a session without a file that dies when it has answered what it sets aside does not answer it twice", async () => {
 	const first = await startFakePi();
 	await later(2000);
@@ -543,37 +607,77 @@ test("D12 a session without a file that dies when it has answered what it sets a
 	expect(peer.received()).toHaveLength(1);
 });
 
-test("D7 who takes a session over awaits nothing that was answered meanwhile, and neither does the next start", async () => {
-	const first = await seasonedPi();
-	await first.shutDown();
-	const record = join(mailRoot(), "running", `${first.address}.json`);
-	const lay = (pid: number) =>
-		writeFileSync(
-			record,
-			JSON.stringify({
-				address: first.address,
-				cwd: "/",
-				pid,
-				state: "idle",
-				waitingOn: "",
-				updated: new Date().toISOString(),
-			}),
-		);
-	lay(process.ppid);
-	const pi = await startFakePi({ file: first.file });
-	await later(1000);
-	await pi.type(`/mailbox ${peer.address} please`);
-	const [{ id } = { id: "" }] = peer.received();
-	// The other process gets the answer.
-	const box = (name: string) => join(mailRoot(), pi.address, name);
-	peer.send(pi, { kind: "reply", status: "done", inReplyTo: [id] });
-	for (const name of readdirSync(box("new"))) renameSync(join(box("new"), name), join(box("cur"), name));
-	expect(pi.status.get("mailbox")).toBe("✉ 1 awaiting");
-	lay(2 ** 22 + 1);
-	await later(2000);
-	await fileIsRead(pi);
-	await later(2000);
-	expect(pi.status.get("mailbox")).toBeUndefined();
+describe("D7 what another process of a session got an answer to, meanwhile,", () => {
+	const alive = process.ppid;
+	const dead = 2 ** 22 + 1;
+
+	function layRecord(address: string, pid: number): void {
+		const fields = { address, cwd: "/", pid, state: "idle", waitingOn: "", updated: new Date().toISOString() };
+		writeFileSync(recordPath(address), JSON.stringify(fields));
+	}
+
+	async function sendFrom(pi: FakePi): Promise<void> {
+		await pi.type(`/mailbox ${peer.address} please`);
+		expect(footer(pi)).toBe("✉ 1 awaiting");
+	}
+
+	/** The other process gets the answer. */
+	function answerOther(pi: FakePi): void {
+		const box = (name: string) => join(mailRoot(), pi.address, name);
+		peer.send(pi, { ...reply, inReplyTo: [peer.received()[0]?.id ?? ""] });
+		for (const name of readdirSync(box("new"))) renameSync(join(box("new"), name), join(box("cur"), name));
+	}
+
+	/** A second process of a session that has a file. */
+	async function secondPi(): Promise<FakePi> {
+		const first = await seasonedPi();
+		await first.shutDown();
+		layRecord(first.address, alive);
+		const pi = await startFakePi({ file: first.file });
+		await later(1000);
+		return pi;
+	}
+
+	test("is not awaited by the one that takes over", async () => {
+		const pi = await secondPi();
+		await sendFrom(pi);
+		answerOther(pi);
+		layRecord(pi.address, dead);
+		await later(2000);
+		await fileIsRead(pi);
+		await later(2000);
+		expect(footer(pi)).toBeUndefined();
+	});
+
+	test("is not awaited by one that takes over as soon as it has started", async () => {
+		const first = await seasonedPi();
+		await sendFrom(first);
+		await first.shutDown();
+		layRecord(first.address, alive);
+		answerOther(first);
+		const pi = await startFakePi({ file: first.file });
+		layRecord(pi.address, dead);
+		await later(2000);
+		await fileIsRead(pi);
+		await later(2000);
+		expect(footer(pi)).toBeUndefined();
+	});
+
+	test.each(["shutDown", "kill"] as const)(
+		"is not awaited by the next start, after the one that had lost the address has ended as well (%s)",
+		async (end) => {
+			const first = await seasonedPi();
+			await sendFrom(first);
+			layRecord(first.address, alive);
+			await later(2000);
+			answerOther(first);
+			await first[end]();
+			layRecord(first.address, dead);
+			const pi = await startFakePi({ file: first.file });
+			await later(2000);
+			expect(footer(pi)).toBeUndefined();
+		},
+	);
 });
 
 test("L10 no timer of a session keeps its process alive", async () => {
@@ -598,6 +702,21 @@ describe("after the end of a session", () => {
 		await later(60_000);
 		expect([pi.sent, pi.names("new").length, vi.getTimerCount()]).toEqual([[], 1, 0]);
 		expect(seams.watchers.map((watcher) => watcher.closed)).toEqual([true]);
+	});
+
+	test("PSM-045 nothing more is delivered when it ends between two looks at much mail", async () => {
+		const pi = await seasonedPi();
+		let ended: Promise<void> | undefined;
+		pi.events.on("message:inbound", () =>
+			queueMicrotask(() => {
+				ended ??= pi.shutDown();
+			}),
+		);
+		for (let n = 0; n < 25; n++) peer.send(pi, reply);
+		await later(1000);
+		await ended;
+		await later(2000);
+		expect([pi.sent.length, pi.names("new").length, existsSync(recordPath(pi.address))]).toEqual([20, 5, false]);
 	});
 
 	test("PSM-045 nothing is delivered while other extensions still hear of it", async () => {
@@ -626,7 +745,8 @@ describe("after the end of a session", () => {
 
 	test("PSM-045 mail with which Pi ended three times is not set aside any more", async () => {
 		const first = await seasonedPi();
-		peer.send(first);
+		// It would be set aside without a word to anybody.
+		peer.send(first, { kind: "message" });
 		await later(1000);
 		await first.kill();
 		const [mark = ""] = first.names("cur").filter((name) => name.endsWith(".open"));
@@ -669,6 +789,28 @@ describe("after the end of a session", () => {
 		await later(10_000);
 		expect([pi.sent, pi.names("new").length]).toEqual([[], 1]);
 		expect([vi.getTimerCount(), existsSync(recordPath(pi.address))]).toEqual([0, false]);
+	});
+
+	test("L10 nor does one that does so before the gate opens, without a person", async () => {
+		const pi = await startFakePi({ mode: "print" });
+		await later(10);
+		pi.dispose();
+		await later(10_000);
+		expect([vi.getTimerCount(), existsSync(recordPath(pi.address))]).toEqual([0, false]);
+	});
+
+	test("L10 nor does one that does so while an ask waits, without a person", async () => {
+		const asked = await startFakePi();
+		const pi = await seasonedPi({ mode: "print" });
+		const args = { to: asked.address, message: "well?" };
+		const during = async () => {
+			await later(0);
+			expect(asked.names("new")).toHaveLength(1);
+			pi.dispose();
+			await later(10_000);
+		};
+		await pi.run({ prompt: "go", turns: [{ tools: [{ name: "session_mail_ask", args }], during }] });
+		expect(existsSync(recordPath(pi.address))).toBe(false);
 	});
 
 	test("L10 nor does one that does so while the session takes in what an earlier process left", async () => {
@@ -847,6 +989,20 @@ describe("D12 mail with which Pi ended three times", () => {
 		expect([pi.openCount, pi.notifications, pi.names("cur").length]).toEqual([0, [], 1]);
 	});
 
+	test("is set aside also when it lies there twice: the ends with either count", async () => {
+		const first = await seasonedPi();
+		await first.shutDown();
+		for (const name of ["1-x.json", "2-x.json"]) {
+			const file = join(mailRoot(), first.address, "cur", name);
+			writeFileSync(file, envelopeText({ from: peer.address, to: first.address }));
+			writeFileSync(`${file}.open`, "1");
+		}
+		const pi = await startFakePi({ file: first.file });
+		await later(2000);
+		expect([pi.hasRunToPlay, pi.openCount]).toEqual([false, 0]);
+		expect(peer.received()).toMatchObject([{ status: "failed" }]);
+	});
+
 	test("a run that Pi could not start is no end", async () => {
 		let pi = await seasonedPi();
 		peer.send(pi);
@@ -990,6 +1146,21 @@ describe("D7 while another process has the session open", () => {
 		await pi.run({ prompt: "work", turns: [{ tools: 1, during }] });
 	});
 
+	test("one that has lost the address leaves alone at its end what the other has read meanwhile", async () => {
+		const pi = await seasonedPi();
+		const during = async () => {
+			peer.send(pi);
+			pi.events.emit("message:scan", {});
+			const [mark = ""] = pi.names("cur").filter((name) => name.endsWith(".open"));
+			layRecord(pi, process.ppid);
+			await later(2000);
+			rmSync(join(mailRoot(), pi.address, "cur", mark));
+			await pi.shutDown();
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: 1, during }] });
+		expect([pi.openCount, pi.names("cur").length]).toEqual([0, 1]);
+	});
+
 	test("PSM-094 one that has lost the address scans nothing", async () => {
 		const pi = await seasonedPi();
 		layRecord(pi, process.ppid);
@@ -1053,6 +1224,35 @@ describe("D7 while another process has the session open", () => {
 		expect(pi.hasRunToPlay).toBe(true);
 	});
 
+	test.each([true, false])(
+		"PSM-045 after its end in the middle of taking over nothing is set aside or said (the file can be read: %s)",
+		async (isReadable) => {
+			const pi = await secondPi();
+			pi.notifications.splice(0);
+			const left = join(mailRoot(), pi.address, "cur", "000000000000001-x.json");
+			writeFileSync(left, "{");
+			writeFileSync(`${left}.open`, "");
+			if (!isReadable) {
+				renameSync(pi.file, `${pi.file}.away`);
+				mkdirSync(pi.file);
+			}
+			layRecord(pi, 2 ** 22 + 1);
+			let ended: Promise<void> | undefined;
+			before = ({ name, paths }) => {
+				if (name !== "remove" || !paths[0]?.includes("/standby/")) return;
+				queueMicrotask(() => {
+					ended ??= pi.emit("session_shutdown", { reason: "quit" });
+				});
+			};
+			await later(1000);
+			await ended;
+			expect(ended).toBeDefined();
+			await fileIsRead(pi);
+			await later(10_000);
+			expect([pi.openCount, pi.notifications]).toEqual([1, []]);
+		},
+	);
+
 	test("L10 its end in the middle of taking over does not end the process", async () => {
 		const pi = await secondPi();
 		peer.send(pi);
@@ -1064,6 +1264,27 @@ describe("D7 while another process has the session open", () => {
 		expect([pi.sent, pi.names("new").length]).toEqual([[], 1]);
 	});
 });
+
+test.each(["context", "agent_settled"] as const)(
+	"L3 entries that cannot be had for a moment keep no answer back (%s)",
+	async (when) => {
+		let isArmed = false;
+		const other = (api: Parameters<typeof sessionMail>[0]) => {
+			const handler = () => {
+				if (isArmed) vi.spyOn(pi.session, "getEntries").mockImplementationOnce(() => fail("EIO"));
+			};
+			if (when === "context") api.on(when, handler);
+			else api.on(when, handler);
+		};
+		const pi: FakePi = await seasonedPi({ extensions: [other, sessionMail] });
+		const id = peer.send(pi);
+		await later(1000);
+		isArmed = true;
+		await pi.run({ text: "fine" });
+		expect(peer.received()).toMatchObject([{ in_reply_to: [id], status: "done", body: "fine" }]);
+		expect(pi.notifications).toEqual([expect.stringMatching(/EIO/)]);
+	},
+);
 
 test("a session that another extension adds to is read on from where it was read", async () => {
 	const other = (pi: Parameters<typeof sessionMail>[0]) =>

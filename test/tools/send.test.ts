@@ -293,7 +293,9 @@ describe("session_mail_send is refused, and nothing is written,", () => {
 
 describe("the hop count", () => {
 	/** Sends in the middle of a run, and says with what count, or with what code it was refused. */
-	async function hopsIn(script: { prompt?: string; before?: () => unknown } = {}): Promise<unknown> {
+	async function hopsIn(
+		script: { prompt?: string; earlier?: () => unknown; before?: () => unknown } = {},
+	): Promise<unknown> {
 		let count: unknown;
 		const during = async () => {
 			await script.before?.();
@@ -304,7 +306,7 @@ describe("the hop count", () => {
 		};
 		await author.run({
 			...(script.prompt === undefined ? {} : { prompt: script.prompt }),
-			turns: [{ tools: 1, during }],
+			turns: [...(script.earlier === undefined ? [] : [{ tools: 1, during: script.earlier }]), { tools: 1, during }],
 		});
 		return count;
 	}
@@ -401,6 +403,23 @@ describe("the hop count", () => {
 	test("PSM-083 is 0 again when the user types into the run", async () => {
 		await arrive(4);
 		expect(await hopsIn({ before: () => author.typeAhead("go on") })).toBe(0);
+	});
+
+	test("PSM-083 stays 0 in a run that the user typed into, however long it takes and whatever mail comes later", async () => {
+		await arrive(4);
+		const earlier = async () => {
+			await author.typeAhead("go on");
+			await later(6000);
+			makePeer(ids.tester).send(author, { kind: "message", hops: 9 });
+		};
+		expect(await hopsIn({ earlier })).toBe(0);
+	});
+
+	test("PSM-084 is that of the mail when what the user typed before started no run", async () => {
+		await author.typeAhead("what another extension handles");
+		await later(6000);
+		await arrive(4);
+		expect(await hopsIn()).toBe("hop_limit");
 	});
 
 	test("PSM-085 starts anew after a run has settled", async () => {
