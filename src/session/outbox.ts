@@ -85,6 +85,8 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 		try {
 			const { waiting, lastActiveMs } = mailbox.lookInto(address);
 			const since = recipient === undefined ? lastActiveMs : Date.parse(recipient.updated);
+			// It was quick: nothing has to wait.
+			if (waiting === 0) return [];
 			const mails = waiting === 1 ? "1 mail waits there" : `${waiting} mails wait there`;
 			return [`${mails}${since ? `; it was last active ${ago(now() - since)}` : ""}.`];
 		} catch {

@@ -30,7 +30,7 @@ test("PSM-030/039/044 mail for a closed session is delivered when it is resumed,
 	const said = await typeMailbox(author, `${reviewer.sessionId} check the parser ;; %say It is fine.`);
 	const [request] = mailsIn(home, reviewer.sessionId, "new");
 	expect(said).toBe(
-		`Sent ${request?.id} to ${reviewer.sessionId}\nThat session is not running; the mail waits until it starts.`,
+		`Sent ${request?.id} to ${reviewer.sessionId}\nThat session is not running; the mail waits until it starts.\n1 mail waits there.`,
 	);
 	await author.stop();
 	const waiting = await startPi({ home, args: ["--session", author.sessionFile] });

@@ -181,7 +181,7 @@ test("D16/PSM-081 a message to a closed session, by its full id, waits there unt
 	const [sent] = mailsIn(home, reviewer.sessionId, "new");
 	expect(toolResults(author)).toEqual([
 		{
-			text: `Sent ${sent?.id} to ${reviewer.sessionId}. That session is not running; the mail waits until it starts.`,
+			text: `Sent ${sent?.id} to ${reviewer.sessionId}. That session is not running; the mail waits until it starts. 1 mail waits there.`,
 			details: { id: sent?.id, to: reviewer.sessionId, running: false },
 			isError: false,
 		},

@@ -10,11 +10,12 @@ import { createOutbox } from "../../src/session/outbox.ts";
 import { alice, bob, carol, dayMs, fail, startMs, testRoot, watchedDisk } from "../support/disk.ts";
 
 /** An outbox of Alice; Bob runs, Carol has a mailbox and does not run. */
-function setUp({ hopLimit = 5, isDurable = true, wakeOn = undefined as WakeOn | undefined } = {}) {
+function setUp({ hopLimit = 5, isDurable = true, wakeOn = undefined as WakeOn | undefined, isQuick = false } = {}) {
 	const root = testRoot();
 	let fails: { name: string; pathEnd: string } | undefined;
 	const disk = watchedDisk(({ name, paths }) => {
 		if (name === fails?.name && paths[0]?.endsWith(fails.pathEnd)) fail("EIO");
+		if (isQuick && name === "list") for (const file of root.names(bob, "new")) rmSync(join(root.boxes(bob).new, file));
 	}, nodeDisk());
 	const processes: Processes = {
 		self: { pid: 1, started: "1", boot: undefined, namespace: undefined },
@@ -162,6 +163,12 @@ describe("the outbox", () => {
 		expect(outbox.send({ to: "bob", ...mail })).toMatchObject({
 			notes: ["That session is busy.", "2 mails wait there; it was last active 3 minutes ago."],
 		});
+	});
+
+	test("L4 says nothing of mail that waits when a busy session was quick and has taken it", () => {
+		const { outbox, running } = setUp({ isQuick: true });
+		running.own(bob, { name: "bob", cwd: "/work", state: "busy", waitingOn: "" });
+		expect(outbox.send({ to: "bob", ...mail })).toMatchObject({ notes: ["That session is busy."] });
 	});
 
 	test.each([
