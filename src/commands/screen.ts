@@ -33,6 +33,8 @@ export function createScreenControl(
 	let isOpen = false;
 	let closeNow: (() => void) | undefined;
 	let keybindings: Keybindings | undefined;
+	/** What the keys go to. */
+	let findFocused: () => Focusable | undefined = () => undefined;
 
 	function memoryOf(session: MailSession): Memory {
 		const memory = memories.get(session) ?? newMemory();
@@ -44,6 +46,7 @@ export function createScreenControl(
 	function show(ctx: ExtensionContext, session: MailSession, memory: Memory): Promise<Action> {
 		return ctx.ui.custom<Action>((tui, theme, bindings, done) => {
 			keybindings = bindings;
+			findFocused = () => focusedIn(tui.children);
 			const finish = (action: Action) => {
 				closeNow = undefined;
 				screen.dispose();
@@ -129,8 +132,10 @@ export function createScreenControl(
 		const submit = keybindings === undefined ? "\r" : submitKey(keybindings);
 		const cancels = (data: string) =>
 			keybindings === undefined ? data === "\u001b" || data === "\u0003" : isCancel(data, keybindings);
+		let editor: Focusable | undefined;
 		const stop = ctx.ui.onTerminalInput((data) => {
-			if (submit === undefined || !cancels(data)) return undefined;
+			// Another extension may have put a dialog before the editor: there, the key that cancels must not say yes.
+			if (submit === undefined || editor?.focused !== true || !cancels(data)) return undefined;
 			isCancelled = true;
 			// By then the text is there, unless the editor took the key for something else and is still open.
 			setImmediate(() => {
@@ -140,7 +145,9 @@ export function createScreenControl(
 		});
 		let text: string | undefined;
 		try {
-			text = await ctx.ui.editor(title, memory.drafts.get(key) ?? prefill);
+			const typed = ctx.ui.editor(title, memory.drafts.get(key) ?? prefill);
+			editor = findFocused();
+			text = await typed;
 		} finally {
 			stop();
 		}
@@ -210,6 +217,7 @@ export function createScreenControl(
 		return compose(ctx, session, memory, draft, (text) => {
 			if (text === draft.prefill.trim()) return { text: "Nothing was changed.", isError: false };
 			const outcome = session.mailbox.edit({ envelope: mail, name: listed.name }, text);
+			if (outcome.ok) session.asks.replaced(mail.id, outcome);
 			if (!outcome.ok) return failed(`${outcome.message} What you typed is kept.`);
 			return { text: `Replaced: ${who} had not claimed it and will see the new text only.`, isError: false };
 		});
@@ -240,6 +248,25 @@ export function createScreenControl(
 	}
 
 	return { open, close: () => closeNow?.() };
+}
+
+/** A component that Pi tells whether it has the focus. */
+interface Focusable {
+	readonly focused: boolean;
+}
+
+/** The component that has the focus; undefined when it is one that is not told so. */
+function focusedIn(components: readonly object[]): Focusable | undefined {
+	for (const component of components) {
+		if (isFocusable(component) && component.focused) return component;
+		const found = "children" in component && Array.isArray(component.children) && focusedIn(component.children);
+		if (found) return found;
+	}
+	return undefined;
+}
+
+function isFocusable(component: object): component is Focusable {
+	return "focused" in component && typeof component.focused === "boolean";
 }
 
 function sendRequest(session: MailSession, to: string, text: string): Said {

@@ -23,6 +23,7 @@ import {
 	parseEnvelope,
 } from "./envelope.ts";
 import { copyOfMark, noteProgress, type Progress } from "./progress.ts";
+import { followEdit } from "./receipt.ts";
 import { checkRoot } from "./root.ts";
 import { openState } from "./state.ts";
 
@@ -89,6 +90,8 @@ export interface Mailbox {
 	sentBefore(id: string | undefined): Envelope | undefined;
 	/** Takes a mail back that its recipient has not claimed; false when it has (design D28). Its copy becomes `sent/<name>.retracted`. */
 	retract(sent: { envelope: Envelope; name: string }): boolean;
+	/** Whether a mail of this name was taken back, by whichever process. */
+	isTakenBack(name: string): boolean;
 	/**
 	 * Takes a mail back and sends it with another text, as a mail of its own that `replaces` it. When it is refused after it was
 	 * taken back, as the message then says, the next start sends it. Throws nothing.
@@ -356,7 +359,8 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			}
 			if (!takeBack(envelope, name)) {
 				orLeave(() => disk.remove(path));
-				return { ok: false, code: "claimed", message: `${unchanged}its recipient has it already.` };
+				const why = isTakenBack(name) ? "it was taken back already" : "its recipient has it already";
+				return { ok: false, code: "claimed", message: `${unchanged}${why}.` };
 			}
 		} catch (error) {
 			if (isWritten) orLeave(() => disk.remove(path));
@@ -364,12 +368,23 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			const why = isUnderWay ? "it is being changed already" : errorReason(error);
 			return { ok: false, code: "io", message: `${unchanged}${why}.` };
 		}
-		const sent = deliver(sender, draft);
+		const sent = deliverEdited(draft, path);
 		if (!sent.ok) {
 			const kept = "The mail was taken back, and its new text is kept: the next start of this session sends it.";
 			return { ...sent, message: `${sent.message} ${kept}` };
 		}
-		orLeave(() => disk.remove(path));
+		return sent;
+	}
+
+	/** What fails here is done by the next start, as long as the new version lies at `path`. */
+	function deliverEdited(draft: Draft, path: string): Delivered | Refusal {
+		const sent = deliver(sender, draft);
+		if (!sent.ok) return sent;
+		const { name, envelope } = sent;
+		orLeave(() => {
+			if (draft.replaces !== undefined) followEdit(disk, boxes.sent, draft.replaces, { name, id: envelope.id });
+			disk.remove(path);
+		});
 		return sent;
 	}
 
@@ -389,10 +404,10 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 				yield `the new text of a mail that was taken back cannot be read (${path}); send it again, and remove that file`;
 			} else {
 				const { id, to, kind, body, hops, x } = parsed.envelope;
-				const sent = deliver(sender, { id, to, kind, body, hops, ...x });
+				const sent = deliverEdited({ id, to, kind, body, hops, ...x }, path);
 				edited.add(id);
-				if (sent.ok) disk.remove(path);
-				else yield `the new text of a mail that was taken back waits for the next start (${path}): ${sent.message}`;
+				if (!sent.ok)
+					yield `the new text of a mail that was taken back waits for the next start (${path}): ${sent.message}`;
 			}
 		}
 		return edited;
@@ -481,6 +496,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		deliver: (draft) => deliver(sender, draft),
 		sentBefore: (id) => sentBefore(sender, id),
 		retract: ({ envelope, name }) => takeBack(envelope, name),
+		isTakenBack,
 		edit,
 		note: (mail, step) => noteProgress(disk, root, mail, step),
 		lookInto(other) {

@@ -13,7 +13,7 @@ export interface Receipt {
 	name: string;
 	/** Whether the mail was sent to survive a power cut. */
 	durable: boolean;
-	/** The envelope without its body, of which it has the digest. */
+	/** The envelope without its body, of which it has the digest. Of a mail that was changed, with the id of the new version. */
 	envelope: Envelope;
 }
 
@@ -35,6 +35,14 @@ export function readReceipt(disk: Disk, sent: string, id: string): Receipt | und
 export function writeReceipt(disk: Disk, sent: string, name: string, durable: boolean, envelope: Envelope): void {
 	const receipt: Receipt = { name, durable, envelope: { ...envelope, body: digest(envelope.body) } };
 	disk.replace(receiptPath(sent, envelope.id), `${JSON.stringify(receipt)}\n`);
+}
+
+/** Lets the receipt of a mail that was changed stand for its new version: under the old id nothing is sent any more (design D28). */
+export function followEdit(disk: Disk, sent: string, id: string, version: { name: string; id: string }): void {
+	const receipt = readReceipt(disk, sent, id);
+	if (receipt === undefined) return;
+	const followed: Receipt = { ...receipt, name: version.name, envelope: { ...receipt.envelope, id: version.id } };
+	disk.replace(receiptPath(sent, id), `${JSON.stringify(followed)}\n`);
 }
 
 export function receiptPath(sent: string, id: string): string {

@@ -7,7 +7,8 @@ import { field } from "./text.ts";
 import { wakeOnSchema } from "./wake-on.ts";
 
 /** A key as Pi names it. */
-const keyPattern = /^(?:(?:ctrl|alt|shift|super)\+)*(?:[!-*,-~]|f(?:[1-9]|1[0-2])|[a-z]+(?:Up|Down)?)$/;
+const keyPattern =
+	/^(?:(?:ctrl|alt|shift|super)\+)*(?:[!-*,-~]|f(?:[1-9]|1[0-2])|esc|escape|enter|return|tab|space|backspace|insert|delete|clear|home|end|page(?:Up|Down)|up|down|left|right)$/;
 
 /** What a person can set, in `session-mail.json` of Pi's agent directory. `session-mail.schema.json` is made of this. */
 export const settingsSchema = z.object({

@@ -1,3 +1,4 @@
+import type { Delivered } from "../mail/deliver.ts";
 import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
 import type { Outbox, SendRefusal, Sent } from "./outbox.ts";
@@ -6,7 +7,11 @@ import type { Presence } from "./presence.ts";
 /** How a waiting ask ended. */
 export type AskOutcome =
 	| { outcome: "answered"; id: string; to: string; reply: OpenMail }
-	| { outcome: "timed-out" | "stopped-running" | "stopped-by-user" | "withdrawn"; id: string; to: string };
+	| {
+			outcome: "timed-out" | "stopped-running" | "stopped-by-user" | "withdrawn" | "taken-back";
+			id: string;
+			to: string;
+	  };
 
 export interface AskRefusal {
 	ok: false;
@@ -38,6 +43,8 @@ export interface Asks {
 	ask(ask: Ask): Promise<AskOutcome | AskRefusal>;
 	/** Gives a reply to the ask that waits for it; false when none does. */
 	take(reply: OpenMail): boolean;
+	/** Another mail was sent in the place of this one: an ask that waits then waits for the answer to that. */
+	replaced(id: string, by: Delivered): void;
 	/** Whether an ask waits. */
 	readonly isWaiting: boolean;
 	/** Ends the wait, at the end of the session. */
@@ -65,7 +72,7 @@ interface AsksParts {
 }
 
 export function createAsks({ mailbox, running, outbox, presence, scan, isUsable, now }: AsksParts): Asks {
-	let waiting: { id: string; to: string; finish: (reply: OpenMail | "closed") => void } | undefined;
+	let waiting: { mail: Delivered; finish: (reply: OpenMail | "closed") => void } | undefined;
 
 	/** Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13). */
 	function mustWithdraw(target: string, ticket: number): boolean {
@@ -87,9 +94,18 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 	}
 
 	/** Whether an ask is back before its recipient claimed it. When the disk does not let it, it stays there. */
-	function isTakenBack(sent: Sent): boolean {
+	function takeBack(sent: Delivered): boolean {
 		try {
 			return mailbox.retract(sent);
+		} catch {
+			return false;
+		}
+	}
+
+	/** Whether a person has taken it back. */
+	function isTakenBack({ name }: Delivered): boolean {
+		try {
+			return mailbox.isTakenBack(name);
 		} catch {
 			return false;
 		}
@@ -141,21 +157,23 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 		}
 
 		function wait(sent: Sent, ticketOfAsk: number): Promise<AskOutcome | AskRefusal> {
-			const { id, to: target } = sent.envelope;
+			const target = sent.envelope.to;
 			return new Promise((resolve) => {
 				let checkedAt = now();
 				let waitedMs = 0;
 				let missingSinceMs: number | undefined;
+				/** The mail whose answer is waited for: another one once a person has changed it. */
+				const current = () => waiting?.mail ?? sent;
+				const asked = () => ({ id: current().envelope.id, to: target });
 				const finish = (end: AskOutcome | AskRefusal) => {
 					clearInterval(timer);
 					signal?.removeEventListener("abort", stop);
 					resolve(end);
 				};
-				const stop = () => finish({ outcome: "stopped-by-user", id, to: target });
+				const stop = () => finish({ outcome: "stopped-by-user", ...asked() });
 				waiting = {
-					id,
-					to: target,
-					finish: (reply) => (reply === "closed" ? stop() : finish({ outcome: "answered", id, to: target, reply })),
+					mail: sent,
+					finish: (reply) => (reply === "closed" ? stop() : finish({ outcome: "answered", ...asked(), reply })),
 				};
 				const check = () => {
 					// Not the difference to the start: a clock that is set must neither end the wait nor prolong it.
@@ -166,12 +184,13 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 					else missingSinceMs = undefined;
 					// An answer that was written just before the end still counts.
 					scan();
-					if (missingSinceMs !== undefined && waitedMs - missingSinceMs >= goneMs) {
-						finish({ outcome: "stopped-running", id, to: target });
+					if (isTakenBack(current())) finish({ outcome: "taken-back", ...asked() });
+					else if (missingSinceMs !== undefined && waitedMs - missingSinceMs >= goneMs) {
+						finish({ outcome: "stopped-running", ...asked() });
 					} else if (waitedMs >= askTimeoutMs) {
-						finish({ outcome: "timed-out", id, to: target });
+						finish({ outcome: "timed-out", ...asked() });
 					} else if (mustWithdraw(target, ticketOfAsk)) {
-						finish(isTakenBack(sent) ? refusedRing(target) : { outcome: "withdrawn", id, to: target });
+						finish(takeBack(current()) ? refusedRing(target) : { outcome: "withdrawn", ...asked() });
 					} else onProgress({ target: session, waitedMs });
 				};
 				const timer = setInterval(check, checkMs);
@@ -187,9 +206,13 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 		take(reply) {
 			if (waiting === undefined) return false;
 			const { from, in_reply_to } = reply.envelope;
-			if (from !== waiting.to || !in_reply_to.includes(waiting.id)) return false;
+			const { id, to } = waiting.mail.envelope;
+			if (from !== to || !in_reply_to.includes(id)) return false;
 			waiting.finish(reply);
 			return true;
+		},
+		replaced(id, by) {
+			if (waiting?.mail.envelope.id === id) waiting.mail = by;
 		},
 		get isWaiting() {
 			return waiting !== undefined;

@@ -201,7 +201,9 @@ export function createOverview({ disk, root, mailbox, running, ledger }: Overvie
 	}
 
 	function sentWord({ name }: Listed, to: string): SentStatus {
-		return sentStatus(disk, root, boxes, { name, to }, folders.sent.names);
+		const word = sentStatus(disk, root, boxes, { name, to }, folders.sent.names);
+		// What is in no inbox any more may have been taken back since the last look.
+		return word === "taken" ? sentStatus(disk, root, boxes, { name, to }) : word;
 	}
 
 	function reasonOf({ name }: Listed): string {

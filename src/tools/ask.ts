@@ -73,6 +73,7 @@ const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
 	"stopped-running": "The other session stopped running before it answered. The ask stays in its mailbox.",
 	withdrawn:
 		"The other session began to wait for this one at the same moment, so neither could have answered: this session stopped waiting. Its answer comes as mail.",
+	"taken-back": "The user took the ask back before the other session had read it: nobody will answer it.",
 	"stopped-by-user": "The user stopped the wait. The ask stays with the other session; a later answer comes as mail.",
 };
 

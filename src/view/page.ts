@@ -15,6 +15,8 @@ export interface Page {
 /** `read` does bulk work in slices, and calls `done` at its end. */
 export function createPage(overview: Overview, read: (work: Generator<undefined>, done: () => void) => void): Page {
 	let page: { of: Listed; version: number; width: number; rows: Row[] } | undefined;
+	/** A text never changes, and a long one takes a while to be wrapped. */
+	let text: { of: string; width: number; rows: readonly Row[] } | undefined;
 	let thread: { of: Listed; version: number; parts: ThreadPart[] | undefined } | undefined;
 
 	/** A whole mail, wrapped: what it is, its thread, where it lies, its text. */
@@ -22,7 +24,7 @@ export function createPage(overview: Overview, read: (work: Generator<undefined>
 		const { version } = overview;
 		if (thread?.of.name !== listed.name || thread.version !== version) readThread(listed);
 		if (page?.of === listed && page.version === version && page.width === width) return page.rows;
-		const rows: Row[] = [];
+		let rows: Row[] = [];
 		const add = (text: string, colour?: "muted" | "text" | "error" | "accent") =>
 			rows.push(...wrap(text, width).map((row) => textRow(row, colour)));
 		const { word, reason } = overview.status(listed);
@@ -38,9 +40,17 @@ export function createPage(overview: Overview, read: (work: Generator<undefined>
 		add(`File: ${pathField(listed.path)}`, "muted");
 		for (const line of threadLines(listed)) add(line, "muted");
 		add("");
-		if ("envelope" in found) for (const line of textLines(found.envelope.body)) add(line, "text");
+		if ("envelope" in found) rows = rows.concat(textRows(listed, found.envelope.body, width));
 		page = { of: listed, version, width, rows };
 		return rows;
+	}
+
+	function textRows({ name }: Listed, body: string, width: number): readonly Row[] {
+		if (text?.of !== name || text.width !== width) {
+			const rows = textLines(body).flatMap((line) => wrap(line, width).map((row) => textRow(row, "text")));
+			text = { of: name, width, rows };
+		}
+		return text.rows;
 	}
 
 	function readThread(listed: Listed): void {

@@ -4,7 +4,7 @@ import { errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer } from "../mail/envelope.ts";
 import type { Finding } from "../mail/finding.ts";
 import { field, pathField } from "../mail/text.ts";
-import { idIn, type Listed, matches } from "../session/overview.ts";
+import { type Listed, matches } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import type { ClosedSession } from "../session/sessions.ts";
 import { inSlices } from "../session/slices.ts";
@@ -87,6 +87,8 @@ interface Item {
 	/** A session that can be written to. */
 	address?: string;
 	isHeading?: boolean;
+	/** What a search looks at besides the key. */
+	words?: readonly string[];
 }
 
 /** A search in one of the lists. */
@@ -102,7 +104,7 @@ interface Search {
 }
 
 function shownOf({ before, list, isComplete }: Search): Listed[] {
-	return isComplete || list.length > 0 ? list : before;
+	return isComplete || before.length === 0 ? list : before;
 }
 
 interface Items {
@@ -232,7 +234,8 @@ export function createScreen(parts: ScreenParts): Screen {
 		if (query.trim() === "") return list;
 		const { version } = overview;
 		const isSame = found?.tab === tab && found.query === query;
-		if (found !== undefined && isSame && found.version === version) return shownOf(found);
+		// One that runs comes to its end first: with mail that comes all the time there would be none.
+		if (found !== undefined && isSame && (found.version === version || cancels.has("search"))) return shownOf(found);
 		const before = found !== undefined && isSame ? shownOf(found) : [];
 		const search: Search = { tab, query, version, before, list: [], isComplete: false };
 		found = search;
@@ -314,6 +317,8 @@ export function createScreen(parts: ScreenParts): Screen {
 		const item = (address: string, session: SessionRow): Item => ({
 			key: address,
 			row: (width) => sessionRow({ ...session, unread: unreadOf(address) }, width),
+			// Without the mail that waits, for which each inbox would have to be listed.
+			words: sessionRow(session, 400).cells.map(({ text }) => text),
 			...(address === mailbox.address ? {} : { address }),
 		});
 		// Nobody writes to itself.
@@ -351,7 +356,7 @@ export function createScreen(parts: ScreenParts): Screen {
 		}
 		const words = memory.places.sessions.query.toLowerCase().split(/\s+/).filter(Boolean);
 		if (words.length === 0) return items;
-		return items.filter(({ key, row }) => matches(words, [key, ...row(400).cells.map(({ text }) => text)]));
+		return items.filter((found) => matches(words, [found.key, ...(found.words ?? [])]));
 	}
 
 	function unreadOf(address: string): number {
@@ -415,7 +420,9 @@ export function createScreen(parts: ScreenParts): Screen {
 		if (opened !== undefined) {
 			// It may have been claimed or taken back since.
 			const box = opened.listed.box === "sent" ? "sent" : "inbox";
-			opened.listed = overview.find(box, idIn(opened.listed.name)) ?? opened.listed;
+			const { name } = opened.listed;
+			// By its name, before which a claim may put something: another sender may have used the same id.
+			opened.listed = overview[box].find((listed) => listed.name.endsWith(name)) ?? opened.listed;
 			const rows = page.rowsOf(opened.listed, width);
 			const rowAt = (index: number) => rows[index] ?? textRow("");
 			const keys = ["↑↓ scroll", ...keysFor(opened.listed), "Esc back"];
@@ -544,7 +551,11 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function onList(input: { key: Key } | { text: string }): void {
 		const place = memory.places[memory.tab];
-		const item = itemsOf(memory.tab, 80).at(place.selected);
+		const items = itemsOf(memory.tab, 80);
+		// A key is for what was drawn, also when the list has changed since; for nothing when that is gone.
+		const { key: drawnKey } = place;
+		follow(place, items);
+		const item = drawnKey === undefined || place.key === drawnKey ? items.at(place.selected) : undefined;
 		if ("key" in input) {
 			if (input.key === "cancel") back(place);
 			else if (input.key === "enter") choose(item);
@@ -566,7 +577,8 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function onMail(key: string, listed: Listed | undefined): void {
 		if (key === "w") pick();
-		if (listed === undefined || !"rxeydp".includes(key)) return;
+		// Also a text that was pasted comes here, which may be empty.
+		if (listed === undefined || key.length !== 1 || !"rxeydp".includes(key)) return;
 		const isSent = listed.box === "sent";
 		const isDead = !isSent && overview.status(listed).word === "dead";
 		if (key === "y") copyOf(listed);
@@ -587,6 +599,7 @@ export function createScreen(parts: ScreenParts): Screen {
 	function move(key: Key): void {
 		const place = memory.places[memory.tab];
 		const items = itemsOf(memory.tab, 80);
+		follow(place, items);
 		const steps: Partial<Record<Key, number>> = {
 			up: -1,
 			down: 1,
@@ -654,6 +667,10 @@ export function createScreen(parts: ScreenParts): Screen {
 	}
 
 	function retract(listed: Listed): void {
+		if (overview.status(listed).word === "retracted") {
+			say("It was taken back already.", true);
+			return;
+		}
 		const found = overview.whole(listed);
 		if (!("envelope" in found)) {
 			say(`Nothing was taken back: ${found.problem}.`, true);
@@ -661,9 +678,9 @@ export function createScreen(parts: ScreenParts): Screen {
 		}
 		const { envelope } = found;
 		const who = field(overview.nameOf(envelope.to));
-		if (overview.status(listed).word === "retracted") say("It was taken back already.", true);
-		else if (mailbox.retract({ envelope, name: listed.name }))
+		if (mailbox.retract({ envelope, name: listed.name }))
 			say(`Taken back: ${who} had not claimed it and will not see it.`);
+		else if (mailbox.isTakenBack(listed.name)) say("It was taken back already.", true);
 		else say(`Not taken back: ${who} has claimed it already.`, true);
 		session.refresh();
 		refresh();

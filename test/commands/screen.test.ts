@@ -515,12 +515,160 @@ describe("writing", () => {
 	});
 });
 
+describe("a key is for what was drawn when it was pressed", () => {
+	beforeEach(async () => {
+		await pi.type(`/mailbox ${peer.address} the first one`);
+		await open();
+		await press("2");
+	});
+	const hookSends = (body: string) => pi.events.emit("message:send", { to: peer.address, body });
+	const bodies = () => peer.received().map(({ body }) => body);
+
+	test("also when a newer mail is in the list by then", async () => {
+		hookSends("the second one");
+		await later(2000);
+		await pi.press("x");
+		expect(bodies()).toEqual(["the second one"]);
+		await press("q");
+	});
+
+	test("for none when that is gone", async () => {
+		hookSends("the second one");
+		await later(2000);
+		await press(up);
+		const name = pi.names("sent").at(-1) ?? "";
+		expect(shown()).toMatch(/→ .*the second one/);
+		rmSync(join(mailRoot(), pi.address, "sent", name));
+		await later(2000);
+		await pi.press("x");
+		expect(bodies()).toEqual(["the first one", "the second one"]);
+		await press("q");
+	});
+
+	test("a mail stays selected while the search looks anew, since mail has come", async () => {
+		for (const body of ["two", "three", "four"]) {
+			await later(10);
+			hookSends(`the ${body}`);
+		}
+		await later(2000);
+		await press("/", "the", enter, "\u001b[F");
+		expect(shown()).toMatch(/→ .*the first one/);
+		// Each slice of the search finds little.
+		let now = performance.now();
+		vi.spyOn(performance, "now").mockImplementation(() => (now += 4));
+		hookSends("the fifth");
+		const all = new Set<string | undefined>();
+		for (let n = 0; n < 200; n++) {
+			vi.advanceTimersToNextTimer();
+			all.add(/→ .*/.exec(shown())?.[0].replace(/^.* {2}/, ""));
+		}
+		vi.restoreAllMocks();
+		expect(shown()).toContain("the fifth");
+		expect([...all]).toEqual(["the first one"]);
+		await press(esc, "q");
+	});
+
+	test("a text that is pasted does nothing, also when it is empty", async () => {
+		await press("1");
+		await waitingRequest();
+		await later(2000);
+		shown();
+		for (const pasted of ["", "dp"]) {
+			await press(`\u001b[200~${pasted}\u001b[201~`);
+			expect(shown()).toMatch(/→ unread /);
+		}
+		await press("q");
+	});
+});
+
+test("L8 a mail that is opened stays the same one when another sender uses its id", async () => {
+	const other = makePeer("01980f5e-7a3c-7d10-8f00-0000000000bb");
+	await pi.type("/mailbox off");
+	const mailId = other.send(pi, { body: "from the other" });
+	await later(10);
+	peer.send(pi, { id: mailId, body: "from the peer" });
+	await open();
+	await press(enter);
+	expect(shown()).toContain("from the peer");
+	await press("q", "q");
+});
+
+test("the search among sessions looks into no inbox", async () => {
+	const worker = await startFakePi({ name: "worker", mode: "print" });
+	peer.send(worker);
+	await open();
+	await press("4");
+	expect(shown()).toContain("1 unread");
+	await press("/", "unread");
+	expect(shown()).not.toContain("worker");
+	await press(esc, "q");
+});
+
+describe("an ask that waits", () => {
+	async function whileAsking(during: () => Promise<void>): Promise<string[]> {
+		const worker = await startFakePi({ name: "worker" });
+		for (const session of [pi, worker]) await session.run({ prompt: "hello" });
+		await later(1000);
+		const tools = [{ name: "session_mail_ask", args: { to: "worker", message: "is it fine?" } }];
+		await worker.run({
+			prompt: "go",
+			text: "By the run.",
+			turns: [
+				{
+					tools: 1,
+					during: async () => {
+						const run = pi.run({ prompt: "ask", turns: [{ tools }] });
+						await later(500);
+						await open();
+						await press("2");
+						await during();
+						await press("q");
+						await later(2000);
+						running = run;
+					},
+				},
+			],
+		});
+		let isOver = false;
+		running?.then(() => {
+			isOver = true;
+		});
+		await later(5000);
+		expect(isOver).toBe(true);
+		return pi.session.getEntries().flatMap((entry) => {
+			if (entry.type !== "message" || entry.message.role !== "toolResult") return [];
+			return entry.message.content.flatMap((block) => (block.type === "text" ? [block.text] : []));
+		});
+	}
+	let running: Promise<unknown> | undefined;
+
+	test("D28 L4 ends its wait when a person takes it back, and says so to the model", async () => {
+		const results = await whileAsking(() => press("x"));
+		expect(results).toEqual([expect.stringMatching(/^The user took the ask back .* nobody will answer it\./)]);
+	});
+
+	test("D28 waits for the answer to its new version when a person edits it", async () => {
+		const results = await whileAsking(() => press("e", " really?", enter));
+		expect(results).toEqual([expect.stringMatching(/^Answer from worker .*By the run\.$/s)]);
+	});
+});
+
 describe("taking back and editing, D28", () => {
 	let worker: FakePi;
 	beforeEach(async () => {
 		worker = await startFakePi({ name: "worker", mode: "print" });
 		await pi.type("/mailbox worker check the praser");
 		pi.notifications.length = 0;
+	});
+
+	test("L4 what was taken back is said to be so at once, also when x is pressed again", async () => {
+		await open();
+		await press("2");
+		await pi.press("x");
+		expect(shown()).toMatch(/→ retracted /);
+		await pi.press("x");
+		expect(said()).toContain("It was taken back already.");
+		await press("q");
 	});
 
 	const claimByWorker = () => {

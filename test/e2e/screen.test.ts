@@ -115,6 +115,29 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		expect(namesIn(home, ids.worker, "cur")).toEqual([]);
 	});
 
+	test("Esc in a dialog that another extension shows before the editor says no there, and keeps the text", async () => {
+		const home = makeHome();
+		const size = { width: 80, height: 24 };
+		const extensions = [ours, fixture("ask-soon.js")];
+		const [author] = await Promise.all([
+			openTerminal({ home, name: "author", extensions, ...size }),
+			startWorker(home),
+		]);
+		await enter(author, "/ask-soon");
+		await author.press("M-m");
+		await author.waitForScreen("[1 Inbox]");
+		author.type("w");
+		await author.waitForScreen("Write to whom?");
+		await author.press("Enter");
+		author.type("check the");
+		await author.waitForScreen("Delete everything?");
+		await author.press("Escape");
+		await author.waitForScreen("The answer was no.");
+		await author.waitForScreen(/^check the$/m);
+		await author.press("Escape");
+		await author.waitForScreen("What you typed is kept");
+	});
+
 	test("the terminal is made 20x5 and 200 columns wide while it is open", async () => {
 		const home = makeHome();
 		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);

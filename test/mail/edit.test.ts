@@ -20,6 +20,7 @@ import {
 	watchedDisk,
 } from "../support/disk.ts";
 
+const callersId = "11111111-2222-4333-8444-555555555555";
 const newText = "Please look at branch y.";
 const oldText = draft().body;
 
@@ -85,6 +86,33 @@ describe("D28 a mail that is changed before its recipient claimed it", () => {
 		expect([mailbox.awaitingCount(), mailbox.awaits(old.envelope.id)]).toEqual([1, false]);
 		expect(sent.ok && mailbox.awaits(sent.envelope.id)).toBe(true);
 	});
+
+	test.each(["at once", "by the next start"])(
+		"L2 is not sent once more in its old version under the id that its caller chose (finished %s)",
+		(when) => {
+			const root = testRoot();
+			const faults = faultyDisk();
+			const mailbox = root.open(alice, { disk: faults.disk });
+			const draft = { to: bob, kind: "request", body: oldText, hops: 0, id: callersId } as const;
+			const old = mailbox.deliver(draft);
+			if (!old.ok) throw new Error(old.message);
+			if (when === "by the next start") {
+				faults.failWith((_n, { name, paths }) =>
+					name === "rename" && /\/new\//.test(paths[1] ?? "") ? "EIO" : undefined,
+				);
+			}
+			mailbox.edit(old, newText);
+			faults.heal();
+			root.start(alice);
+			expect([textsIn(root, "new"), root.names(alice, "tmp")]).toEqual([[newText], []]);
+			const again = root.open(alice).deliver(draft);
+			expect(again).toMatchObject({ ok: true, duplicate: true, name: root.names(bob, "new")[0] });
+			expect(textsIn(root, "new")).toEqual([newText]);
+			expect(root.open(alice).deliver({ ...draft, body: "another" })).toMatchObject({ code: "id_used" });
+			root.open(bob).claim(root.names(bob, "new")[0] ?? "");
+			expect(root.open(alice).deliver(draft)).toMatchObject({ duplicate: true });
+		},
+	);
 
 	test("is left as it is when its recipient was faster", () => {
 		const { root, mailbox, old } = setUp();

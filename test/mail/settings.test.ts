@@ -136,7 +136,9 @@ describe("PSM-089 an invalid value means the default of its key only, and a warn
 		...notPositive.map((value) => ["hopLimit", value] as const),
 		...notPositive.map((value) => ["pruneAfterDays", value] as const),
 		...["slow", "Fast", "", true, 1, null, [], ["fast"], {}].map((value) => ["durability", value] as const),
-		...["", "alt+", "hyper+m", "alt m", 1, null, true, []].map((value) => ["shortcut", value] as const),
+		...["", "alt+", "hyper+m", "alt m", "ctrl+zzz", "nonsense", 1, null, true, []].map(
+			(value) => ["shortcut", value] as const,
+		),
 		...[1, null, true, [], {}].map((value) => ["$schema", value] as const),
 	])("%s: %j", (key, value) => {
 		const others = { hopLimit: 2, pruneAfterDays: 3, durability: "fast" };

@@ -513,7 +513,14 @@ export class FakePi {
 	/** A component in the place of the editor, whose text Pi gives back afterwards. */
 	async #custom(factory: CustomFactory): Promise<unknown> {
 		const { editor, terminal } = this;
-		const tui = { terminal, requestRender: () => this.renderRequests++ };
+		const shownNow = () => (this.shown === undefined ? [] : [this.shown]);
+		const tui = {
+			terminal,
+			requestRender: () => this.renderRequests++,
+			get children() {
+				return shownNow();
+			},
+		};
 		return new Promise((resolve) => {
 			const component = factory(tui, plainTheme, keybindings, (result) => {
 				this.shown = undefined;
@@ -532,9 +539,13 @@ export class FakePi {
 
 	/** Pi's editor for a text; Escape loses what was typed. */
 	#dialog(title: string, prefill: string): Promise<string | undefined> {
+		const isOnTop = (shown: Shown) => this.shown === shown;
 		return new Promise((resolve) => {
 			const shown: Shown = {
 				title,
+				get focused() {
+					return isOnTop(shown);
+				},
 				text: prefill,
 				press: (data) => {
 					if (data !== "\r" && data !== "\u001b") {
@@ -551,9 +562,10 @@ export class FakePi {
 	}
 
 	#confirm(title: string): Promise<boolean> {
+		const below = this.shown;
 		return new Promise((resolve) => {
 			const press = (data: string) => {
-				this.shown = undefined;
+				this.shown = below;
 				resolve(data === "\r");
 			};
 			this.shown = { title, text: "", press, render: () => [title] };
@@ -720,6 +732,8 @@ type TerminalListener = (data: string) => { data?: string } | undefined;
 /** What takes the keys instead of the editor. */
 interface Shown {
 	readonly title: string;
+	/** Whether it is what the keys go to; of a dialog that is told so. */
+	readonly focused?: boolean;
 	text: string;
 	press(data: string): void;
 	render(width: number): readonly string[];
