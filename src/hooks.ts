@@ -15,10 +15,12 @@ interface MessageInbound {
 }
 
 /**
- * Serves `message:send` (`to`, an address, `body` and, so that a repetition sends nothing twice, `id`, a UUID; sets
- * `envelope` or `error`, PSM-092; with `quiet`, a message that starts no turn instead of a request, and `duplicate` when this id was sent before) and `message:scan` (sets
- * `scanned` when all mail that waits was claimed and announced, PSM-094) before `emit` returns. Without a session
- * neither sets anything but `error`.
+ * Serves two events before `emit` returns; without a session neither sets anything but `error`.
+ *
+ * - `message:send` (PSM-092): `to`, an address, `body`, with `quiet` a message that starts no turn instead of a request,
+ *   and `id`, a UUID, so that a repetition sends nothing twice. Sets `envelope` or `error`, and `duplicate` when this id was
+ *   sent before.
+ * - `message:scan` (PSM-094): sets `scanned` when all mail that waits was claimed and announced.
  */
 export function provideHooks(pi: ExtensionAPI, current: () => MailSession | undefined): void {
 	pi.events.on("message:send", (payload) => {

@@ -9,7 +9,7 @@ import { field, pathField } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
 import { isStale } from "../session/warnings.ts";
-import { tabs } from "../view/screen.ts";
+import { tabs } from "../view/memory.ts";
 import type { ScreenControl } from "./screen.ts";
 import { describe } from "./words.ts";
 
@@ -27,7 +27,10 @@ interface CommandParts {
 	diagnose: (ctx: ExtensionContext) => Findings;
 }
 
-/** Registers `/mailbox`: this session's address, a request to another session, mail off and on, pruning, and what the screen shows. `diagnose` works without a session. */
+/**
+ * Registers `/mailbox`: this session's address, a request to another session, mail off and on, pruning, and what the
+ * screen shows. `diagnose` works without a session.
+ */
 export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, screen, diagnose }: CommandParts): void {
 	pi.registerCommand("mailbox", {
 		description: "Show this session's address, or send a request: /mailbox <to> <text>",

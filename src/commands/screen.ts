@@ -1,12 +1,13 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Envelope } from "../mail/envelope.ts";
-import type { Finding } from "../mail/finding.ts";
+import type { Findings } from "../mail/finding.ts";
 import { field, textLines } from "../mail/text.ts";
 import type { Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { isCancel, type Keybindings, submitKey } from "../view/keys.ts";
-import { type Action, createScreen, type Memory, newMemory, type Tab } from "../view/screen.ts";
+import { type Memory, newMemory, type Said, type Tab } from "../view/memory.ts";
+import { type Action, createScreen } from "../view/screen.ts";
 
 /** The mailbox screen of a terminal: shown until it is closed, or its session ends. */
 export interface ScreenControl {
@@ -16,17 +17,11 @@ export interface ScreenControl {
 	close(): void;
 }
 
-/** What was said of something that was done. */
-interface Said {
-	text: string;
-	isError: boolean;
-}
-
 /** `current` is the session that has the mailbox; without one, `reasonOff` says why. */
 export function createScreenControl(
 	current: () => MailSession | undefined,
 	reasonOff: () => string,
-	diagnose: (ctx: ExtensionContext) => Iterable<Finding | undefined>,
+	diagnose: (ctx: ExtensionContext) => Findings,
 ): ScreenControl {
 	/** What a person left there, for as long as the session lives. */
 	const memories = new WeakMap<MailSession, Memory>();

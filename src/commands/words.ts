@@ -1,10 +1,10 @@
 import { shortAddress } from "../mail/address.ts";
-import { field, pathField } from "../mail/text.ts";
+import { counted, field, pathField } from "../mail/text.ts";
 import { type Listed, subjectOf } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { columnsOf, pad } from "../view/columns.ts";
-import { shortTime, stateOf } from "../view/rows.ts";
-import type { Tab } from "../view/screen.ts";
+import type { Tab } from "../view/memory.ts";
+import { chainText, shortTime, stateOf } from "../view/rows.ts";
 
 /** Most lines of one kind; what is older is counted. */
 const maxLines = 50;
@@ -43,7 +43,7 @@ function waiting(session: MailSession): string {
 	);
 	const chains = sessions.chains().map(({ addresses, isRing }) => {
 		const names = addresses.map((address) => field(overview.nameOf(address), 60));
-		return isRing ? `${[...names, names[0]].join(" → ")} (a ring: none of them goes on by itself)` : names.join(" → ");
+		return chainText({ names, isRing });
 	});
 	const parts: [string, string[]][] = [
 		["This session waits for an answer to", mailTable(session, sessions.awaited())],
@@ -110,8 +110,4 @@ function aligned(rows: readonly string[][]): string[] {
 	return rows.map((row) =>
 		row.map((text, index) => (index === row.length - 1 ? text : pad(text, widths[index] ?? 0))).join("  "),
 	);
-}
-
-function counted(count: number, what: string): string {
-	return `${count} ${what}${count === 1 ? "" : "s"}`;
 }

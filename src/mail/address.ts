@@ -30,6 +30,11 @@ export function canonicalAddress(id: string): string {
 	return isUuid(id) ? id.toLowerCase() : id;
 }
 
+/** Whether a name is an address in its one spelling, as folders and records of the mail root are named. */
+export function isCanonicalAddress(name: string): boolean {
+	return isAddress(name) && canonicalAddress(name) === name;
+}
+
 /** The shortest prefix of `address`, of at least 8 characters, that no other of `addresses` starts with. */
 export function shortAddress(address: string, addresses: Iterable<string>): string {
 	let length = shortIdLength;

@@ -26,6 +26,16 @@ export function boxesOf(root: string, address: string): Boxes {
 	};
 }
 
+/** The names of the mails in a box, in no order; what is in it besides has other endings. Throws the disk's errors. */
+export function mailsIn(disk: Disk, box: string): string[] {
+	return disk.list(box).filter((name) => name.endsWith(".json"));
+}
+
+/** When something in the folder of an address or its boxes changed last, in milliseconds since 1970; 0 when nothing is there. */
+export function lastChanged(disk: Disk, boxes: Boxes): number {
+	return Math.max(...Object.values(boxes).map((path: string) => disk.changed(path) ?? 0));
+}
+
 /** Makes the missing boxes, of mode 0700; returns the folders that got a new name. Throws `UnfitError` when one of them is no folder of ours. */
 export function makeBoxes(disk: Disk, boxes: Boxes): string[] {
 	const isNew = disk.ensureFolder(boxes.folder);

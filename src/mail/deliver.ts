@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { canonicalAddress, isAddress, isUuid } from "./address.ts";
-import { type Boxes, boxesOf, makeBoxes } from "./boxes.ts";
+import { type Boxes, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
 import { type Disk, errorCode, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
@@ -272,7 +272,7 @@ function isFull(sender: Sender, path: string): boolean {
 	const changed = disk.changed(path);
 	// Before a mail is refused the folder is asked itself: its time may be too coarse for two changes.
 	if (inbox?.path === path && inbox.changed === changed && inbox.count < maxUnread) return false;
-	const count = disk.list(path).filter((name) => name.endsWith(".json")).length;
+	const count = mailsIn(disk, path).length;
 	sender.inbox = { path, changed, count };
 	return count >= maxUnread;
 }

@@ -4,12 +4,14 @@ import type { Disk } from "./disk.ts";
 import { examineBoxes, examineFileSystem, examineRoot, type Use } from "./examine-folders.ts";
 import { examineLeftovers, examineMail } from "./examine-mail.ts";
 import { examineRecords, type Sightings } from "./examine-records.ts";
-import { dayMs, duration, type Finding, type Findings, inArea, quoted } from "./finding.ts";
+import { type Finding, type Findings, inArea, quoted } from "./finding.ts";
 import type { Processes } from "./process.ts";
 import { openSettings } from "./settings.ts";
 import { savedStamp } from "./state.ts";
 import { oneLine, pathField } from "./text.ts";
+import { dayMs, duration } from "./time.ts";
 
+/** What is looked over, and what it is looked at with. */
 export interface DiagnoseOptions {
 	disk: Disk;
 	/** The mail root, which need not exist. */

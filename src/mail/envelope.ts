@@ -114,6 +114,11 @@ export function envelopeFileName(stamp: number, id: string): string {
 	return `${String(stamp).padStart(15, "0")}-${id}.json`;
 }
 
+/** The id in the name of an envelope's file, which a claim may have put something before. */
+export function idInName(name: string): string {
+	return name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
+}
+
 const tail = '"}\n';
 /** Most bytes that JSON makes of one UTF-16 code unit: `\u0000`. */
 const maxEscapedBytes = 6;

@@ -145,8 +145,15 @@ function* examineOperations(disk: Disk, root: string, where: string): Findings<b
 
 /** A name that no reader of a box takes for mail, and that a later start removes as a rewrite that a crash cut short. */
 function probeIn(folder: string): string {
-	return join(folder, `.doctor-${randomName()}.json.0`);
+	return join(folder, `${probePrefix}${randomName()}.json.0`);
 }
+
+/** Whether a name is that of a file which an examination makes and removes. */
+export function isProbe(name: string): boolean {
+	return name.startsWith(probePrefix);
+}
+
+const probePrefix = ".doctor-";
 
 function reasonOf(error: unknown): string {
 	return oneLine(errorReason(error));

@@ -1,28 +1,30 @@
 import { join } from "node:path";
-import { canonicalAddress, isAddress } from "./address.ts";
+import { isCanonicalAddress } from "./address.ts";
 import { boxesOf } from "./boxes.ts";
 import { maxUnread } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, errorReason } from "./disk.ts";
-import type { RecordOptions, Sightings } from "./examine-records.ts";
-import { dayMs, duration, type Findings, hourMs, minuteMs, quoted } from "./finding.ts";
+import { isProbe } from "./examine-folders.ts";
+import type { RecordOptions, SightedSession, Sightings } from "./examine-records.ts";
+import { type Findings, quoted } from "./finding.ts";
 import { maxNameBytes } from "./mailbox.ts";
 import { movedAside } from "./prune.ts";
-import { field, oneLine, pathField } from "./text.ts";
+import { counted, field, oneLine, pathField } from "./text.ts";
+import { dayMs, duration, hourMs, minuteMs } from "./time.ts";
 
 type MailOptions = Pick<RecordOptions, "disk" | "root" | "now">;
 
 /** Every mailbox of the root: mail that is stuck, mail that is dead, and what is no mail. Reads no mail. */
 export function* examineMail(options: MailOptions, sightings: Sightings, leftovers: string[]): Findings<string> {
-	const { disk, root, now } = options;
+	const { disk, root } = options;
 	let count = 0;
 	for (const name of disk.walk(root)) {
 		yield undefined;
 		const path = join(root, name);
-		if (movedAside(name) !== undefined || name.startsWith(".doctor-")) {
-			if (now() - (disk.changed(path) ?? now()) > leftoverMs) leftovers.push(path);
+		if (movedAside(name) !== undefined || isProbe(name)) {
+			if (ageMs(options, path) > leftoverMs) leftovers.push(path);
 			continue;
 		}
-		if (!isAddress(name) || canonicalAddress(name) !== name) continue;
+		if (!isCanonicalAddress(name)) continue;
 		try {
 			if (disk.entry(path) === "folder") yield* examineMailbox(options, name, sightings);
 			else {
@@ -37,7 +39,7 @@ export function* examineMail(options: MailOptions, sightings: Sightings, leftove
 			yield { level: "error", what, mend: `see whose it is, run: ls -la -- ${quoted(path)}` };
 		}
 	}
-	return `no mail is stuck or was set aside in ${count === 1 ? "1 mailbox" : `${count} mailboxes`}`;
+	return `no mail is stuck or was set aside in ${count} ${count === 1 ? "mailbox" : "mailboxes"}`;
 }
 
 /** What a prune, or an examination that was cut short, has left in the root. */
@@ -59,29 +61,53 @@ function* examineMailbox(options: MailOptions, address: string, { sessions, ahea
 	const { disk, root, now } = options;
 	const boxes = boxesOf(root, address);
 	const session = sessions.get(address);
-	const isOpen = session !== undefined && session.judgement !== "gone";
+	const mailbox: Examined = {
+		address,
+		session,
+		isOpen: session !== undefined && session.judgement !== "gone",
+		start: `in the folder where it worked, run: pi --session-id ${address}`,
+	};
 	for (const path of Object.values(boxes)) {
 		const ms = disk.changed(path) ?? 0;
 		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `run: touch -- ${quoted(path)}` });
 	}
-	const start = `in the folder where it worked, run: pi --session-id ${address}`;
+	if (isFolder(disk, boxes.new)) yield* examineInbox(options, boxes.new, mailbox, ahead);
+	if (isFolder(disk, boxes.cur)) yield* examineClaimed(options, boxes.cur, mailbox);
+}
 
-	const names = isFolder(disk, boxes.new) ? disk.list(boxes.new).sort() : [];
+/** A mailbox that is examined, and what is known of its session. */
+interface Examined {
+	address: string;
+	session: SightedSession | undefined;
+	/** Whether its session runs, or may. */
+	isOpen: boolean;
+	/** How to start its session. */
+	start: string;
+}
+
+/** The mail that waits. */
+function* examineInbox(
+	options: MailOptions,
+	folder: string,
+	{ address, session, isOpen, start }: Examined,
+	ahead: Sightings["ahead"],
+): Findings {
+	const { disk, now } = options;
 	let waiting = 0;
 	let waitsMs = 0;
-	for (const name of names) {
+	for (const name of disk.list(folder).sort()) {
 		yield undefined;
-		const path = join(boxes.new, name);
+		const path = join(folder, name);
 		const problem = notMail(disk, path, name);
 		if (problem !== undefined) {
-			if (!name.startsWith(".doctor-") || now() - (disk.changed(path) ?? now()) > leftoverMs) {
+			if (!isProbe(name) || ageMs(options, path) > leftoverMs) {
 				const what = `${pathField(path)} is not mail and is passed over: ${problem}`;
 				yield { level: "warning", what, mend: `if nobody needs it, run: rm -r -- ${quoted(path)}` };
 			}
 			continue;
 		}
 		waiting++;
-		waitsMs = Math.max(waitsMs, now() - (disk.changed(path) ?? now()));
+		waitsMs = Math.max(waitsMs, ageMs(options, path));
 		const ms = Number(/^(\d{15})-/.exec(name)?.[1] ?? 0);
 		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `let session ${address} read its mail` });
 	}
@@ -95,24 +121,25 @@ function* examineMailbox(options: MailOptions, address: string, { sessions, ahea
 		const isOff = session.record.x.receiving === false;
 		const why = isOff ? " where mail is off" : "";
 		const what = `mail waits for ${duration(waitsMs)} for ${address}, which runs${why}`;
-		yield {
-			level: "warning",
-			what,
-			mend: isOff
-				? "in that session type /mailbox on"
-				: "look whether that session is busy or waits for you; else end it and start it again",
-		};
+		const mend = isOff
+			? "in that session type /mailbox on"
+			: "look whether that session is busy or waits for you; else end it and start it again";
+		yield { level: "warning", what, mend };
 	}
+}
 
+/** The mail that was claimed: what did not get into a conversation, and what was set aside. */
+function* examineClaimed(options: MailOptions, folder: string, { address, isOpen, start }: Examined): Findings {
+	const { disk } = options;
 	let open = 0;
 	let openMs = 0;
-	for (const name of isFolder(disk, boxes.cur) ? disk.walk(boxes.cur) : []) {
+	for (const name of disk.walk(folder)) {
 		yield undefined;
-		const path = join(boxes.cur, name);
+		const path = join(folder, name);
 		if (name.endsWith(".json.open") && !isOpen) {
-			const ageMs = now() - (disk.changed(path) ?? now());
-			if (ageMs > dayMs) open++;
-			openMs = Math.max(openMs, ageMs);
+			const age = ageMs(options, path);
+			if (age > dayMs) open++;
+			openMs = Math.max(openMs, age);
 		} else if (name.endsWith(".reason")) {
 			const mail = path.slice(0, -".reason".length);
 			// It is still being set aside.
@@ -122,13 +149,18 @@ function* examineMailbox(options: MailOptions, address: string, { sessions, ahea
 		}
 	}
 	if (open > 0) {
-		const what = `${open === 1 ? "1 mail" : `${open} mails`} for ${address}, claimed ${duration(openMs)} ago, did not get into its conversation, and it does not run`;
+		const what = `${counted(open, "mail")} for ${address}, claimed ${duration(openMs)} ago, did not get into its conversation, and it does not run`;
 		yield { level: "warning", what, mend: start };
 	}
 }
 
 function isFolder(disk: Disk, path: string): boolean {
 	return disk.entry(path) === "folder";
+}
+
+/** How long ago something was changed; 0 when it is gone. */
+function ageMs({ disk, now }: MailOptions, path: string): number {
+	return now() - (disk.changed(path) ?? now());
 }
 
 /** Why the inbox will not claim a name. */

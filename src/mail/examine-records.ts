@@ -1,21 +1,29 @@
 import { join } from "node:path";
-import { canonicalAddress, isAddress } from "./address.ts";
+import { isCanonicalAddress } from "./address.ts";
 import type { Disk } from "./disk.ts";
-import { dayMs, type Findings, quoted } from "./finding.ts";
+import { type Findings, quoted } from "./finding.ts";
 import type { Processes } from "./process.ts";
 import { runningFolder } from "./root.ts";
 import { openRecordFolder } from "./running-folder.ts";
 import { type Judgement, judge, type RunningRecord } from "./running-record.ts";
 import { field, pathField } from "./text.ts";
+import { dayMs } from "./time.ts";
 
 /** What was found while others were examined. */
 export interface Sightings {
 	/** Sessions with a record, and whether they run. */
-	sessions: Map<string, { record: RunningRecord; judgement: Judgement }>;
+	sessions: Map<string, SightedSession>;
 	/** What bears a time of more than a day from now, in milliseconds since 1970. */
 	ahead: { path: string; ms: number; mend: string }[];
 }
 
+/** A session with a record. */
+export interface SightedSession {
+	record: RunningRecord;
+	judgement: Judgement;
+}
+
+/** Where the records are, and what judges them. */
 export interface RecordOptions {
 	disk: Disk;
 	root: string;
@@ -36,7 +44,7 @@ export function* examineRecords(
 		if (name.startsWith(".") || rewritePattern.test(name)) continue;
 		const path = join(runningFolder(root), name);
 		const address = name.replace(/\.json$/, "");
-		const isRecordName = name.endsWith(".json") && isAddress(address) && canonicalAddress(address) === address;
+		const isRecordName = name.endsWith(".json") && isCanonicalAddress(address);
 		const seen = isRecordName ? folder.see(address) : undefined;
 		if (seen?.kind === "record") records.push(seen.record);
 		else if (seen?.kind !== "nothing") {

@@ -55,15 +55,4 @@ export function quoted(path: string): string {
 	return `$'${bytes.join("")}'`;
 }
 
-/** A time that has passed, as people say it: in minutes, hours or days. */
-export function duration(ms: number): string {
-	const [count, unit] =
-		ms < 2 * hourMs ? [ms / minuteMs, "minutes"] : ms < 2 * dayMs ? [ms / hourMs, "hours"] : [ms / dayMs, "days"];
-	return `${Math.floor(count)} ${unit}`;
-}
-
-export const minuteMs = 60_000;
-export const hourMs = 60 * minuteMs;
-export const dayMs = 24 * hourMs;
-
 const maxFindings = 20;

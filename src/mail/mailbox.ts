@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
-import { boxesOf, makeBoxes } from "./boxes.ts";
+import { boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
 import {
 	type Delivered,
 	type Draft,
@@ -16,6 +16,7 @@ import { type Disk, errorCode, errorMessage, errorReason, UnfitError } from "./d
 import {
 	awaitsAnswer,
 	type Envelope,
+	idInName,
 	maxEnvelopeBytes,
 	type Owing,
 	owingIn,
@@ -501,17 +502,13 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		note: (mail, step) => noteProgress(disk, root, mail, step),
 		lookInto(other) {
 			const { folder, new: inbox, cur } = boxesOf(root, other);
-			const waiting = disk.list(inbox).filter((name) => name.endsWith(".json")).length;
+			const waiting = mailsIn(disk, inbox).length;
 			// Others make folders, and change all boxes but this one: only what it did itself counts.
 			const own = [join(folder, "state.json"), ...(isEmpty(cur) ? [] : [cur])];
 			return { waiting, lastActiveMs: Math.max(...own.map((path) => disk.changed(path) ?? 0)) || undefined };
 		},
 		isKnown: (other) => disk.entry(boxesOf(root, other).folder) === "folder",
-		waiting: () =>
-			disk
-				.list(boxes.new)
-				.filter((name) => name.endsWith(".json"))
-				.sort(),
+		waiting: () => mailsIn(disk, boxes.new).sort(),
 		peek: (name) => readIfFile(join(boxes.new, name)),
 		claim,
 		close: (name) => disk.remove(markOf(name)),
@@ -574,11 +571,6 @@ type Read = Extract<ParsedEnvelope, { ok: true }> | { ok: false; reason: string;
 
 /** Ending of the new version of a mail, until it is sent. */
 const editEnding = ".edit";
-
-/** The id at the end of an envelope's name. */
-function idInName(name: string): string {
-	return name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
-}
 
 /** Runs something whose failure leaves rubbish, and no more. */
 function orLeave(action: () => unknown): void {

@@ -32,9 +32,10 @@ export function noteProgress(disk: Disk, root: string, mail: { from: string; nam
 
 /** The name of the copy whose step this file of `sent/` notes; undefined for any other file. */
 export function copyOfMark(file: string): string | undefined {
-	return /^(.*\.json)\.(?:read|held|failed|answered)$/.exec(file)?.[1];
+	return markPattern.exec(file)?.[1];
 }
 
+const markPattern = new RegExp(`^(.*\\.json)\\.(?:${progressSteps.join("|")})$`);
 const claimPrefix = /^(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-)+(?=\d{15}-)/;
 
 /** The status of a copy in `sent/`. `names` are all names in that folder when the caller has listed it. Throws the disk's errors. */

@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { lock } from "proper-lockfile";
-import { canonicalAddress, isAddress } from "./address.ts";
-import { boxesOf } from "./boxes.ts";
+import { isCanonicalAddress } from "./address.ts";
+import { boxesOf, lastChanged } from "./boxes.ts";
 import { type Disk, errorCode, errorMessage, nodeDisk } from "./disk.ts";
 import type { Running } from "./running.ts";
+import { dayMs } from "./time.ts";
 
 /** What a step of pruning did; undefined when it did nothing worth saying. */
 export type PruneStep = { removed: string } | { warning: string } | undefined;
@@ -74,11 +75,10 @@ function removeFromFuture(disk: Disk, lockfilePath: string, staleMs: number): vo
 	}
 }
 
-const dayMs = 24 * 60 * 60 * 1000;
 /** The address whose folder a prune has moved aside under this name; undefined for other names. */
 export function movedAside(name: string): string | undefined {
 	const address = asidePattern.exec(name)?.[1];
-	return address !== undefined && isAddress(address) && canonicalAddress(address) === address ? address : undefined;
+	return address !== undefined && isCanonicalAddress(address) ? address : undefined;
 }
 
 const asidePattern = /^\.pruning\.(.+)\.[0-9a-f-]{36}$/;
@@ -92,7 +92,7 @@ function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
 		yield* finish(options, aside, join(root, name));
 	} else if (name.startsWith(seenOldPrefix)) {
 		if (disk.entry(join(root, name.slice(seenOldPrefix.length))) === undefined) disk.remove(join(root, name));
-	} else if (isAddress(name) && canonicalAddress(name) === name && name !== self) {
+	} else if (isCanonicalAddress(name) && name !== self) {
 		const folder = join(root, name);
 		if (disk.entry(folder) !== "folder" || isOpen(running, name, folder)) return;
 		if (!isOldEnough(options, name) || (yield* holdsUnread(disk, folder))) return;
@@ -113,10 +113,8 @@ function isOpen(running: PruneOptions["running"], address: string, ...folders: s
 /** Whether the folder has been old for a day already; notes when it is found old for the first time. */
 function isOldEnough({ disk, root, now, olderThanMs }: PruneOptions, address: string): boolean {
 	if (olderThanMs === undefined) return true;
-	const { folder, tmp, new: inbox, cur, sent } = boxesOf(root, address);
-	const touched = Math.max(...[folder, tmp, inbox, cur, sent].map((path) => disk.changed(path) ?? 0));
 	const note = join(root, seenOldPrefix + address);
-	if (now() - touched < olderThanMs) {
+	if (now() - lastChanged(disk, boxesOf(root, address)) < olderThanMs) {
 		disk.remove(note);
 		return false;
 	}

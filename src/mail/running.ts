@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { canonicalAddress, isAddress } from "./address.ts";
+import { canonicalAddress, isAddress, isCanonicalAddress } from "./address.ts";
 import { boxesOf } from "./boxes.ts";
 import { type Disk, errorMessage, errorReason } from "./disk.ts";
 import type { Processes } from "./process.ts";
@@ -261,7 +261,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 	function recordNamed(name: string): Found | undefined {
 		if (name.startsWith(".") || !name.endsWith(".json")) return undefined;
 		const address = name.slice(0, -".json".length);
-		if (isAddress(address) && address === canonicalAddress(address)) return readOrWarn(address);
+		if (isCanonicalAddress(address)) return readOrWarn(address);
 		warnOnce(join(runningFolder(root), name), "its name is not an address");
 		return undefined;
 	}

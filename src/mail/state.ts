@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import * as z from "zod/mini";
 import { type Disk, errorCode } from "./disk.ts";
+import { dayMs } from "./time.ts";
 
 /**
  * What one address remembers between sessions, kept in `<address>/state.json` (design 4.10): its last stamp, and which
@@ -125,7 +126,6 @@ const stateSchema = z.object({
 	awaiting: z.record(z.string(), z.string()),
 });
 
-const dayMs = 24 * 60 * 60 * 1000;
 /** Stamps that one write of the file reserves: after a crash mail is dated this far ahead, until that time has come. */
 const stampReserve = 60_000;
 const maxAnsweredLately = 256;

@@ -41,6 +41,11 @@ export function textLines(text: string): string[] {
 		.map((line) => oneLine(line.replaceAll("\t", "    ")));
 }
 
+/** A count with its noun, whose plural ends in `s`: `1 mail`, `2 mails`. */
+export function counted(count: number, noun: string): string {
+	return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** The whole text as part of one line. */
 export function oneLine(text: string): string {
 	return text.replace(notInLine, " ").replace(loneSurrogate, "\ufffd");

@@ -7,6 +7,7 @@ import { type Findings, inArea } from "../mail/finding.ts";
 import { field, oneLine, pathField } from "../mail/text.ts";
 import type { Machine, MailSession } from "./session.ts";
 
+/** What a session knows of itself, of its Pi and of its machine. */
 export interface SessionDiagnosis {
 	pi: Pick<ExtensionAPI, "getAllTools" | "getActiveTools">;
 	ctx: Pick<ExtensionContext, "mode" | "sessionManager">;

@@ -336,9 +336,8 @@ export function createHandover(parts: HandoverParts): Handover {
 		isInFlight: (mail) => inFlight.has(keyOf(mail)),
 		dismiss(mail) {
 			const key = keyOf(mail);
-			const waiting = ready.get(key);
 			const isMeant = ({ envelope }: OpenMail) => keyOf(envelope) === key;
-			for (const { name } of [...(waiting === undefined ? [] : [waiting]), ...[...unsaved.values()].filter(isMeant)]) {
+			for (const { name } of [...ready.values(), ...unsaved.values()].filter(isMeant)) {
 				mailbox.close(name);
 				unsaved.delete(name);
 			}

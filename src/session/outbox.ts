@@ -5,6 +5,8 @@ import { awaitsAnswer, type MailKind } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { displayName, type ResolveCode, resolve } from "../mail/resolve.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
+import { counted } from "../mail/text.ts";
+import { dayMs, hourMs, minuteMs } from "../mail/time.ts";
 import { excludedBy } from "../mail/wake-on.ts";
 
 /** A mail that was sent, and what is known of its recipient. */
@@ -145,24 +147,22 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 			return {
 				ok: false,
 				code: "hop_limit",
-				message: `Nothing was sent: sessions have woken each other ${hops} ${hops === 1 ? "time" : "times"} in a row, and the limit is ${limit}. A person who types in either session starts the count again.`,
+				message: `Nothing was sent: sessions have woken each other ${counted(hops, "time")} in a row, and the limit is ${limit}. A person who types in either session starts the count again.`,
 			};
 		},
 	};
 }
 
-const minuteMs = 60_000;
-
 /** How long ago, in the largest unit that fits. A time to come, by another clock, is now. */
 function ago(ms: number): string {
 	const units = [
-		["day", 24 * 60 * minuteMs],
-		["hour", 60 * minuteMs],
+		["day", dayMs],
+		["hour", hourMs],
 		["minute", minuteMs],
 	] as const;
 	for (const [unit, unitMs] of units) {
 		const count = Math.floor(ms / unitMs);
-		if (count > 0) return `${count} ${unit}${count === 1 ? "" : "s"} ago`;
+		if (count > 0) return `${counted(count, unit)} ago`;
 	}
 	return "less than a minute ago";
 }

@@ -2,12 +2,13 @@ import { join } from "node:path";
 import { shortAddress } from "../mail/address.ts";
 import { boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
-import { type Envelope, type MailKind, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
+import { type Envelope, idInName, type MailKind, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { type SentStatus, sentStatus } from "../mail/progress.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
 import { field, oneLine, seen } from "../mail/text.ts";
 import type { Ledger } from "./ledger.ts";
+import { newestFirst, openFolder } from "./listing.ts";
 
 /** A mail of this session as its folder names it: nothing of it has been read. */
 export interface Listed {
@@ -305,12 +306,6 @@ export function subjectOf({ head, problem }: Glance, maxCharacters = 200): strin
 	return field(lines.find((line) => !/^\(.*\)$/.test(line)) ?? lines[0] ?? "", maxCharacters);
 }
 
-/** Whether a mail has all these words in it: in its parties, its kind, its status, its id or the start of its text. */
-export function matches(words: readonly string[], texts: readonly string[]): boolean {
-	const text = texts.join("\n").toLowerCase();
-	return words.every((word) => text.includes(word));
-}
-
 const maxReasonBytes = 4096;
 /** Some 50 MB at most. */
 const maxGlances = 20_000;
@@ -355,103 +350,6 @@ function keyOf({ box, name }: Listed): string {
 	return box === "sent" ? `sent ${name}` : name;
 }
 
-/** A name ends in stamp and id; a claim may put something before that (PSM-020). */
-const stampedLength = "000000000000000-01234567-0123-0123-0123-0123456789ab.json".length;
-const idLength = "01234567-0123-0123-0123-0123456789ab".length;
-
-/** The id in the name of a mail. */
-export function idIn(name: string): string {
-	return name.slice(-idLength - ".json".length, -".json".length);
-}
-
 function idsOf(list: readonly Listed[]): Map<string, Listed> {
-	return new Map(list.map((listed) => [idIn(listed.name), listed]));
-}
-
-/** Sorts in slices: runs that are sorted at once, and then merged. */
-function* newestFirst(
-	files: readonly string[],
-	listedOf: (file: string, index: number) => Listed,
-): Generator<undefined, Listed[]> {
-	let runs: Keyed[][] = [];
-	for (let at = 0; at < files.length; at += runLength) {
-		const run = files.slice(at, at + runLength).map((file, index) => {
-			const listed = listedOf(file, at + index);
-			return { key: listed.name.slice(-stampedLength), listed };
-		});
-		runs.push(run.sort((a, b) => (a.key < b.key ? 1 : a.key > b.key ? -1 : 0)));
-		yield undefined;
-	}
-	while (runs.length > 1) {
-		const merged: Keyed[][] = [];
-		for (let at = 0; at < runs.length; at += 2) merged.push(yield* merge(runs[at] ?? [], runs[at + 1] ?? []));
-		runs = merged;
-	}
-	return (runs[0] ?? []).map(({ listed }) => listed);
-}
-
-const runLength = 512;
-
-interface Keyed {
-	key: string;
-	listed: Listed;
-}
-
-function* merge(a: readonly Keyed[], b: readonly Keyed[]): Generator<undefined, Keyed[]> {
-	const merged: Keyed[] = [];
-	let [i, j] = [0, 0];
-	for (let x = a[i], y = b[j]; x !== undefined || y !== undefined; x = a[i], y = b[j]) {
-		if (y === undefined || (x !== undefined && x.key >= y.key)) {
-			if (x !== undefined) merged.push(x);
-			i++;
-		} else {
-			merged.push(y);
-			j++;
-		}
-		if (merged.length % runLength === 0) yield undefined;
-	}
-	return merged;
-}
-
-/** The names in a box, listed anew only when it changed. */
-interface Folder {
-	readonly names: ReadonlySet<string>;
-	/** Those of mails. */
-	readonly mails: readonly string[];
-	/** False when nothing has changed. */
-	relist(): Generator<undefined, boolean>;
-}
-
-function openFolder(disk: Disk, path: string): Folder {
-	let names = new Set<string>();
-	let mails: string[] = [];
-	let changed: number | undefined;
-	let isSure = false;
-	return {
-		get names() {
-			return names;
-		},
-		get mails() {
-			return mails;
-		},
-		*relist() {
-			const before = disk.changed(path);
-			if (isSure && before === changed) return false;
-			const found = new Set<string>();
-			const foundMails: string[] = [];
-			let known = 0;
-			for (const name of disk.walk(path)) {
-				found.add(name);
-				if (name.endsWith(".json") || name.endsWith(".json.retracted")) foundMails.push(name);
-				if (names.has(name)) known++;
-				yield undefined;
-			}
-			const isSame = known === found.size && known === names.size;
-			isSure = before !== undefined && before === changed && isSame;
-			changed = before;
-			names = found;
-			mails = foundMails;
-			return !isSame;
-		},
-	};
+	return new Map(list.map((listed) => [idInName(listed.name), listed]));
 }

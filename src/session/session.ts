@@ -19,6 +19,7 @@ import { ensureRoot } from "../mail/root.ts";
 import { openRunning, type Running } from "../mail/running.ts";
 import { recordPath } from "../mail/running-folder.ts";
 import { openSettings } from "../mail/settings.ts";
+import { dayMs } from "../mail/time.ts";
 import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
@@ -106,8 +107,6 @@ export interface MailSession {
 	renamed(name: string | undefined): void;
 	shutDown(event: SessionShutdownEvent): void;
 }
-
-const dayMs = 24 * 60 * 60 * 1000;
 
 /** How long after an error of the machine something is tried again. */
 const retryMs = 30_000;

@@ -1,10 +1,11 @@
 import { join } from "node:path";
-import { canonicalAddress, isAddress } from "../mail/address.ts";
-import { boxesOf } from "../mail/boxes.ts";
+import { isCanonicalAddress } from "../mail/address.ts";
+import { boxesOf, lastChanged, mailsIn } from "../mail/boxes.ts";
 import type { Disk } from "../mail/disk.ts";
+import { idInName } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import type { Ledger } from "./ledger.ts";
-import { idIn, type Listed, type Overview } from "./overview.ts";
+import type { Listed, Overview } from "./overview.ts";
 
 /** A session that does not run, by its mailbox. */
 export interface ClosedSession {
@@ -49,29 +50,24 @@ export interface SessionsParts {
 }
 
 export function createSessions({ disk, root, mailbox, ledger, overview }: SessionsParts): Sessions {
-	function lastActive(address: string): number {
-		const { folder, tmp, new: inbox, cur, sent } = boxesOf(root, address);
-		return Math.max(...[folder, tmp, inbox, cur, sent].map((path) => disk.changed(path) ?? 0));
-	}
-
 	return {
 		unreadCount(address) {
 			const folder = boxesOf(root, address).new;
-			return disk.entry(folder) === "folder" ? disk.list(folder).filter((name) => name.endsWith(".json")).length : 0;
+			return disk.entry(folder) === "folder" ? mailsIn(disk, folder).length : 0;
 		},
 		*closed() {
 			const running = new Set(overview.running().map(({ address }) => address));
 			const found: ClosedSession[] = [];
 			for (const name of disk.walk(root)) {
 				yield undefined;
-				if (!isAddress(name) || canonicalAddress(name) !== name || running.has(name)) continue;
-				if (disk.entry(join(root, name)) === "folder") found.push({ address: name, lastActiveMs: lastActive(name) });
+				if (!isCanonicalAddress(name) || running.has(name) || disk.entry(join(root, name)) !== "folder") continue;
+				found.push({ address: name, lastActiveMs: lastChanged(disk, boxesOf(root, name)) });
 			}
 			return found.sort((a, b) => b.lastActiveMs - a.lastActiveMs);
 		},
-		awaited: () => overview.sent.filter(({ name }) => mailbox.awaits(idIn(name))),
+		awaited: () => overview.sent.filter(({ name }) => mailbox.awaits(idInName(name))),
 		waiting() {
-			const unread = overview.unread().map((listed) => ({ id: idIn(listed.name), listed }));
+			const unread = overview.unread().map((listed) => ({ id: idInName(listed.name), listed }));
 			const owed = ledger.unanswered().map(({ id }) => ({ id, listed: overview.find("inbox", id) }));
 			const shown = new Set(unread.map(({ id }) => id));
 			return [...unread, ...owed.filter(({ id }) => !shown.has(id))];

@@ -1,6 +1,6 @@
 import { displayName } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
-import { field, pathField } from "../mail/text.ts";
+import { counted, field, pathField } from "../mail/text.ts";
 import type { WakeOn } from "../mail/wake-on.ts";
 import { type CurrentSession, mailboxIsOff, renderCallLine, result, type Tool, textParameters } from "./tool.ts";
 
@@ -54,7 +54,7 @@ export function describeSessions(sessions: readonly RunningSession[], self: stri
 			...marks.map((mark) => `(${mark})`),
 		].join(", ");
 	});
-	return [`${sessions.length} running session${sessions.length === 1 ? "" : "s"}:`, ...lines].join("\n");
+	return [`${counted(sessions.length, "running session")}:`, ...lines].join("\n");
 }
 
 /** Which mail starts a run of a session whose settings name some; nothing when they name none. */

@@ -18,6 +18,9 @@ export type Key =
 	| "previousTab"
 	| "backspace";
 
+/** What a person did: pressed a key of the screen, or typed or pasted a text. */
+export type Input = { key: Key } | { text: string };
+
 /** By Pi's own bindings, so that who has changed them finds them here as well. */
 const bindings = [
 	["up", "tui.select.up"],
@@ -37,7 +40,7 @@ const bindings = [
 const esc = "\u001b";
 
 /** What the terminal sent, as a key of the screen or as the text that was typed or pasted; undefined for all else. */
-export function readKey(data: string, keybindings: Keybindings): { key: Key } | { text: string } | undefined {
+export function readKey(data: string, keybindings: Keybindings): Input | undefined {
 	const sequence = data.startsWith(esc) ? data.slice(1) : "";
 	const pasted = sequence.startsWith("[200~") ? sequence.slice("[200~".length).split(`${esc}[201~`, 1)[0] : undefined;
 	if (pasted !== undefined) return { text: pasted.replace(/\p{Cc}+/gu, " ") };

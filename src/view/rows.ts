@@ -24,15 +24,14 @@ export interface MailRow {
 	status: { word: MailStatus; reason?: string };
 	/** The other side: who sent it, or to whom it was sent. */
 	who: string;
-	/** Undefined while it has not been read. */
-	mail: Glance | undefined;
+	mail: Glance;
 }
 
 /** A mail as a row of a list; the narrower, the fewer columns. */
 export function mailRow({ status, who, mail }: MailRow, width: number): Row {
-	const time = width >= 64 ? [{ text: shortTime(mail?.ts), columns: 12, colour: "dim" } as const] : [];
-	const kind = width >= 50 ? [{ text: mail?.kind ?? "", columns: 8, colour: "muted" } as const] : [];
-	const subject = status.reason ?? (mail === undefined ? "…" : subjectOf(mail));
+	const time = width >= 64 ? [{ text: shortTime(mail.ts), columns: 12, colour: "dim" } as const] : [];
+	const kind = width >= 50 ? [{ text: mail.kind ?? "", columns: 8, colour: "muted" } as const] : [];
+	const subject = status.reason ?? subjectOf(mail);
 	return {
 		cells: [
 			{
@@ -49,23 +48,27 @@ export function mailRow({ status, who, mail }: MailRow, width: number): Row {
 	};
 }
 
-/** A running session as a row of a list. */
+/** A session in a list. */
 export interface SessionRow {
 	name: string;
-	short: string;
-	cwd: string;
+	/** As much of its id as tells it from the others that run; not of a closed one, whose name it is. */
+	short?: string;
+	/** Not of a closed one. */
+	cwd?: string;
 	/** `idle`, `busy`, `closed`, or that nobody can tell. */
 	state: string;
-	isSelf: boolean;
+	isSelf?: boolean;
 	/** Whom its ask waits for; empty when it does not wait. */
-	waitingOn: string;
-	unread: number;
+	waitingOn?: string;
+	/** Mail that waits for it; left out where it is not counted. */
+	unread?: number;
 	/** Of a closed one: when something changed last. */
 	lastActive?: string;
 }
 
+/** A session as a row of a list; the narrower, the fewer columns. */
 export function sessionRow(session: SessionRow, width: number): Row {
-	const { name, short, cwd, state, isSelf, waitingOn, unread, lastActive } = session;
+	const { name, short = "", cwd = "", state, isSelf = false, waitingOn = "", unread = 0, lastActive } = session;
 	const about = [
 		...(isSelf ? ["this session"] : []),
 		...(waitingOn === "" ? [] : [`waits for ${field(waitingOn)}`]),
@@ -84,6 +87,11 @@ export function sessionRow(session: SessionRow, width: number): Row {
 			{ text: about.join(" · "), colour: "muted" },
 		],
 	};
+}
+
+/** Sessions of which each waits for the next, by their names. */
+export function chainText({ names, isRing }: { names: readonly string[]; isRing: boolean }): string {
+	return isRing ? `${[...names, names[0]].join(" → ")} (a ring: none of them goes on by itself)` : names.join(" → ");
 }
 
 /** What a running record says of a session's state. */

@@ -1,22 +1,18 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
-import { shortAddress } from "../mail/address.ts";
 import { errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer } from "../mail/envelope.ts";
-import type { Finding } from "../mail/finding.ts";
+import type { Findings } from "../mail/finding.ts";
 import { field, pathField } from "../mail/text.ts";
-import { type Listed, matches } from "../session/overview.ts";
+import type { Listed, MailStatus } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
-import type { ClosedSession } from "../session/sessions.ts";
 import { inSlices } from "../session/slices.ts";
 import { wrap } from "./columns.ts";
 import { type Drawn, drawFrame, type Frame, type Row, type Theme } from "./frame.ts";
-import { type Key, type Keybindings, readKey } from "./keys.ts";
+import { type Input, type Key, type Keybindings, readKey } from "./keys.ts";
+import { createLists, type Item, type Items } from "./lists.ts";
+import { type Memory, type Place, type Tab, tabs } from "./memory.ts";
 import { createPage } from "./page.ts";
-import { findingRows, heading, mailRow, type SessionRow, sessionRow, shortTime, stateOf, textRow } from "./rows.ts";
-
-/** The tabs of the screen, in their order; each is also a word of `/mailbox`. */
-export const tabs = ["inbox", "sent", "waiting", "sessions", "doctor"] as const;
-export type Tab = (typeof tabs)[number];
+import { textRow } from "./rows.ts";
 
 /** What the screen is done with: it is closed, or a dialog of Pi has to be shown before it is shown again. */
 export type Action =
@@ -24,47 +20,11 @@ export type Action =
 	| { type: "write"; to: string }
 	| { type: "reply" | "edit" | "drop" | "delete"; listed: Listed };
 
-/** What outlives the screen: where a person was, and what was typed and not sent. */
-export interface Memory {
-	tab: Tab;
-	places: Record<Tab, Place>;
-	/** Whether what is typed goes into the search. */
-	isSearching: boolean;
-	opened: { listed: Listed; top: number } | undefined;
-	/** The tab to go back to once a recipient is picked. */
-	picksFor: Tab | undefined;
-	showsClosed: boolean;
-	message: { text: string; isError: boolean } | undefined;
-	/** Texts that were not sent, by what they were for. */
-	drafts: Map<string, string>;
-}
-
-interface Place {
-	query: string;
-	selected: number;
-	/** What is selected: it stays under the cursor when mail arrives above it. */
-	key: string | undefined;
-	top: number;
-}
-
-export function newMemory(): Memory {
-	const place = (): Place => ({ query: "", selected: 0, key: undefined, top: 0 });
-	return {
-		tab: "inbox",
-		places: { inbox: place(), sent: place(), waiting: place(), sessions: place(), doctor: place() },
-		isSearching: false,
-		opened: undefined,
-		picksFor: undefined,
-		showsClosed: false,
-		message: undefined,
-		drafts: new Map(),
-	};
-}
-
+/** What the screen shows, and what draws it. */
 export interface ScreenParts {
 	session: Pick<MailSession, "overview" | "sessions" | "mailbox" | "refresh">;
 	memory: Memory;
-	diagnose: () => Iterable<Finding | undefined>;
+	diagnose: () => Findings;
 	/** The terminal: how high it is, what writes to it as it is, and what draws it again. */
 	terminal: { readonly rows: number; write(data: string): void };
 	requestRender: () => void;
@@ -79,71 +39,35 @@ export type Screen = Awaited<ReturnType<Parameters<ExtensionContext["ui"]["custo
 	dispose(): void;
 };
 
-/** An entry of a list, and what it stands for. */
-interface Item {
-	key: string;
-	row: (width: number) => Row;
-	listed?: Listed;
-	/** A session that can be written to. */
-	address?: string;
-	isHeading?: boolean;
-	/** What a search looks at besides the key. */
-	words?: readonly string[];
-}
-
-/** A search in one of the lists. */
-interface Search {
-	tab: Tab;
-	query: string;
-	/** Of the list that is searched. */
-	version: number;
-	/** What the same search found in the list before: it is shown until there is something new. */
-	before: Listed[];
-	list: Listed[];
-	isComplete: boolean;
-}
-
-function shownOf({ before, list, isComplete }: Search): Listed[] {
-	return isComplete || before.length === 0 ? list : before;
-}
-
-interface Items {
-	count: number;
-	at: (index: number) => Item | undefined;
-	/** The place of a key, or -1. */
-	placeOf: (key: string) => number;
-	/** What says that there are none, or that they are still being read. */
-	empty: string;
-}
-
 /** Between two looks at the folders, while the screen is open. */
 const refreshMs = 1000;
-/** How long one picture may read mail; what is missing comes with the next. */
-const readMs = 5;
-/** As much of a closed session's id as tells it from others that began in another second. */
-const closedIdLength = 13;
+/** The keys that do something with a mail; what is pasted is none of them. */
+const mailKeys: ReadonlySet<string> = new Set("rxeydp");
 /** What Pi shows below the screen. */
 const footerRows = 4;
 
 /** Makes the screen; it looks at the folders about once a second until it is disposed. */
 export function createScreen(parts: ScreenParts): Screen {
 	const { memory, theme, session } = parts;
-	const { overview, sessions, mailbox } = session;
+	const { overview, mailbox } = session;
 	const cancels = new Map<string, () => void>();
 	let isOver = false;
-	let isListed = false;
 	let problem: string | undefined;
 	/** The place of the next picture, and what it was drawn of. */
 	let drawn: Drawn = { rows: [], top: 0, page: 1 };
 	let isPictureWanted = false;
-	let found: Search | undefined;
-	let closed: ClosedSession[] | undefined;
-	let unread = new Map<string, number>();
 	let unreadHere = 0;
-	let findings: Finding[] | undefined;
-	let isExamined = false;
+	const lists = createLists({
+		session,
+		memory,
+		diagnose: parts.diagnose,
+		work,
+		isWorking: (kind) => cancels.has(kind),
+		drawSoon,
+	});
 	const page = createPage(overview, (reading, done) => work("thread", reading, () => {}, done));
 
+	if (memory.showsClosed) lists.readClosed();
 	const timer = setInterval(refresh, refreshMs);
 	timer.unref();
 	refresh();
@@ -178,8 +102,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			},
 			() => {
 				problem = undefined;
-				isListed = true;
-				unread = new Map();
+				lists.relisted();
 				unreadHere = overview.unread().length;
 			},
 		);
@@ -199,217 +122,9 @@ export function createScreen(parts: ScreenParts): Screen {
 		});
 	}
 
-	// What there is in each tab.
-
-	function itemsOf(tab: Tab, width: number): Items {
-		switch (tab) {
-			case "inbox":
-			case "sent":
-				return mailItems(tab);
-			case "waiting":
-				return itemsIn(waitingItems(), "Nobody waits for anybody.");
-			case "sessions":
-				return itemsIn(sessionItems(), "No other session is running.");
-			case "doctor":
-				return itemsIn(doctorItems(width), "Looking …");
-		}
-	}
-
-	function mailItems(tab: "inbox" | "sent"): Items {
-		const list = listOf(tab);
-		const nothing = tab === "inbox" ? "No mail has come yet." : "Nothing was sent yet.";
-		const isSearch = memory.places[tab].query !== "";
-		const isReading = !isListed || (isSearch && found?.isComplete !== true);
-		return {
-			count: list.length,
-			at: (index) => mailItem(list[index]),
-			placeOf: (key) => list.findIndex((listed) => listed.name === key),
-			empty: isReading ? "Reading …" : isSearch ? "Nothing has these words." : nothing,
-		};
-	}
-
-	function listOf(tab: "inbox" | "sent"): readonly Listed[] {
-		const list = overview[tab];
-		const { query } = memory.places[tab];
-		if (query.trim() === "") return list;
-		const { version } = overview;
-		const isSame = found?.tab === tab && found.query === query;
-		// One that runs comes to its end first: with mail that comes all the time there would be none.
-		if (found !== undefined && isSame && (found.version === version || cancels.has("search"))) return shownOf(found);
-		const before = found !== undefined && isSame ? shownOf(found) : [];
-		const search: Search = { tab, query, version, before, list: [], isComplete: false };
-		found = search;
-		const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-		function* look(): Generator<Listed | undefined> {
-			for (const listed of list) yield isMeant(listed, words) ? listed : undefined;
-		}
-		work(
-			"search",
-			look(),
-			(listed) => {
-				if (listed === undefined) return;
-				search.list.push(listed);
-				drawSoon();
-			},
-			() => {
-				search.isComplete = true;
-			},
-		);
-		return shownOf(search);
-	}
-
-	function isMeant(listed: Listed, words: readonly string[]): boolean {
-		const mail = overview.glance(listed);
-		if (mail === undefined) return false;
-		const { id, from, to, kind = "", head } = mail;
-		const other = listed.box === "sent" ? to : from;
-		return matches(words, [id, other, overview.nameOf(other), kind, overview.status(listed).word, head]);
-	}
-
-	let readUntil = 0;
-
-	function mailItem(listed: Listed | undefined, note = ""): Item | undefined {
-		if (listed === undefined) return undefined;
-		return {
-			key: listed.name,
-			listed,
-			row(width) {
-				if (!overview.hasGlance(listed) && performance.now() > readUntil) {
-					drawSoon();
-					return textRow("…", "dim");
-				}
-				const mail = overview.glance(listed);
-				if (mail === undefined) return textRow("(it is not here any more)", "dim");
-				const other = listed.box === "sent" ? mail.to : mail.from;
-				const who = other === "" ? "?" : overview.nameOf(other);
-				return mailRow({ status: overview.status(listed), who: note + who, mail }, width);
-			},
-		};
-	}
-
-	function waitingItems(): Item[] {
-		const headed = (title: string, items: Item[]) => (items.length === 0 ? [] : [headingItem(title), ...items]);
-		const awaited = sessions.awaited().flatMap((listed) => mailItem(listed) ?? []);
-		const here = sessions.waiting().map(
-			({ id, listed }): Item =>
-				mailItem(listed) ?? {
-					key: id,
-					row: () => textRow(`owed to the sender of ${id}, whose file is not here any more`),
-				},
-		);
-		const chains = sessions.chains().map(({ addresses, isRing }): Item => {
-			const named = addresses.map((address) => field(overview.nameOf(address), 40));
-			const text = isRing
-				? `${[...named, named[0]].join(" → ")} (a ring: none of them goes on by itself)`
-				: named.join(" → ");
-			return { key: `chain ${addresses[0]}`, row: () => textRow(text, isRing ? "error" : "text") };
-		});
-		return [
-			...headed("This session waits for an answer to", awaited),
-			...headed("Waits for this session", here),
-			...headed("Who waits for whom", chains),
-		];
-	}
-
-	function sessionItems(): Item[] {
-		const running = overview.running();
-		const addresses = running.map(({ address }) => address);
-		const item = (address: string, session: SessionRow): Item => ({
-			key: address,
-			row: (width) => sessionRow({ ...session, unread: unreadOf(address) }, width),
-			// Without the mail that waits, for which each inbox would have to be listed.
-			words: sessionRow(session, 400).cells.map(({ text }) => text),
-			...(address === mailbox.address ? {} : { address }),
-		});
-		// Nobody writes to itself.
-		const others = running.filter(({ address }) => address !== mailbox.address || memory.picksFor === undefined);
-		const items = others.map((session) => {
-			const { address, cwd, waitingOn } = session;
-			return item(address, {
-				name: overview.nameOf(address),
-				isSelf: address === mailbox.address,
-				short: shortAddress(address, addresses),
-				cwd,
-				state: stateOf(session),
-				waitingOn: waitingOn === "" ? "" : overview.nameOf(waitingOn),
-				unread: 0,
-			});
-		});
-		if (memory.showsClosed) {
-			items.push(headingItem(closed === undefined ? "Closed: reading …" : `Closed: ${closed.length}`));
-			for (const { address, lastActiveMs } of closed ?? []) {
-				const name = address.slice(0, closedIdLength);
-				const lastActive = shortTime(lastActiveMs);
-				items.push(
-					item(address, {
-						name,
-						short: "",
-						cwd: "",
-						state: "closed",
-						isSelf: false,
-						waitingOn: "",
-						unread: 0,
-						lastActive,
-					}),
-				);
-			}
-		}
-		const words = memory.places.sessions.query.toLowerCase().split(/\s+/).filter(Boolean);
-		if (words.length === 0) return items;
-		return items.filter((found) => matches(words, [found.key, ...(found.words ?? [])]));
-	}
-
-	function unreadOf(address: string): number {
-		let count = unread.get(address);
-		if (count === undefined) {
-			count = sessions.unreadCount(address);
-			unread.set(address, count);
-		}
-		return count;
-	}
-
-	function doctorItems(width: number): Item[] {
-		if (findings === undefined) examine();
-		const rows = (findings ?? []).flatMap((finding) => findingRows(finding, width));
-		if (isExamined && rows.length === 0) rows.push(textRow("Nothing was found to say."));
-		return rows.map((row, index) => ({ key: `${index}`, row: () => row }));
-	}
-
-	function examine(): void {
-		const list: Finding[] = [];
-		findings = list;
-		isExamined = false;
-		function* look(): Generator<Finding | undefined> {
-			yield* parts.diagnose();
-		}
-		work(
-			"doctor",
-			look(),
-			(finding) => {
-				if (finding !== undefined) list.push(finding);
-			},
-			() => {
-				isExamined = true;
-			},
-		);
-	}
-
-	function readClosed(): void {
-		function* look(): Generator<undefined> {
-			closed = yield* sessions.closed();
-		}
-		work(
-			"closed",
-			look(),
-			() => {},
-			() => {},
-		);
-	}
-
 	// The picture.
 
 	function frame(width: number): Frame {
-		readUntil = performance.now() + readMs;
 		const { opened, tab } = memory;
 		const said = memory.message ?? (problem === undefined ? undefined : { text: problem, isError: true });
 		const message = said && {
@@ -429,7 +144,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			return { ...base, title: undefined, count: rows.length, rowAt, selected: -1, top: opened.top, empty: "", keys };
 		}
 		const place = memory.places[tab];
-		const items = itemsOf(tab, width);
+		const items = lists.itemsOf(tab, width);
 		follow(place, items);
 		return {
 			...base,
@@ -490,18 +205,15 @@ export function createScreen(parts: ScreenParts): Screen {
 	function keysFor(listed: Listed | undefined): string[] {
 		const write = "w write";
 		if (listed === undefined) return [write];
-		if (listed.box === "sent") {
-			const isQueued = overview.status(listed).word === "queued";
-			return [...(isQueued ? ["x retract", "e edit"] : []), write, "y copy id"];
-		}
-		if (overview.status(listed).word === "dead") return ["d delete", write];
-		return ["r reply", ...(canDrop(listed) ? ["p drop"] : []), write, "y copy id"];
+		const { word } = overview.status(listed);
+		if (listed.box === "sent") return [...(word === "queued" ? ["x retract", "e edit"] : []), write, "y copy id"];
+		if (word === "dead") return ["d delete", write];
+		return ["r reply", ...(canDrop(listed, word) ? ["p drop"] : []), write, "y copy id"];
 	}
 
-	function canDrop(listed: Listed): boolean {
+	function canDrop(listed: Listed, word: MailStatus): boolean {
 		const mail = overview.glance(listed);
 		if (mail?.kind === undefined || mail.kind === "reply") return false;
-		const { word } = overview.status(listed);
 		return word === "unread" || (awaitsAnswer({ kind: mail.kind }) && (word === "read" || word === "held"));
 	}
 
@@ -516,7 +228,7 @@ export function createScreen(parts: ScreenParts): Screen {
 		else onList(input);
 	}
 
-	function onPage(opened: { listed: Listed; top: number }, input: { key: Key } | { text: string }): void {
+	function onPage(opened: { listed: Listed; top: number }, input: Input): void {
 		if ("text" in input) {
 			if (input.text === "q") memory.opened = undefined;
 			else onMail(input.text, opened.listed);
@@ -531,7 +243,7 @@ export function createScreen(parts: ScreenParts): Screen {
 		else opened.top = Math.max(0, Math.min(last, opened.top + (steps[input.key] ?? 0)));
 	}
 
-	function onSearch(input: { key: Key } | { text: string }): void {
+	function onSearch(input: Input): void {
 		const place = memory.places[memory.tab];
 		if ("text" in input) search(place, place.query + input.text);
 		else if (input.key === "backspace") search(place, [...place.query].slice(0, -1).join(""));
@@ -549,9 +261,9 @@ export function createScreen(parts: ScreenParts): Screen {
 		place.top = 0;
 	}
 
-	function onList(input: { key: Key } | { text: string }): void {
+	function onList(input: Input): void {
 		const place = memory.places[memory.tab];
-		const items = itemsOf(memory.tab, 80);
+		const items = lists.itemsOf(memory.tab, 80);
 		// A key is for what was drawn, also when the list has changed since; for nothing when that is gone.
 		const { key: drawnKey } = place;
 		follow(place, items);
@@ -577,8 +289,7 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function onMail(key: string, listed: Listed | undefined): void {
 		if (key === "w") pick();
-		// Also a text that was pasted comes here, which may be empty.
-		if (listed === undefined || key.length !== 1 || !"rxeydp".includes(key)) return;
+		if (listed === undefined || !mailKeys.has(key)) return;
 		const isSent = listed.box === "sent";
 		const isDead = !isSent && overview.status(listed).word === "dead";
 		if (key === "y") copyOf(listed);
@@ -598,7 +309,7 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function move(key: Key): void {
 		const place = memory.places[memory.tab];
-		const items = itemsOf(memory.tab, 80);
+		const items = lists.itemsOf(memory.tab, 80);
 		follow(place, items);
 		const steps: Partial<Record<Key, number>> = {
 			up: -1,
@@ -642,7 +353,7 @@ export function createScreen(parts: ScreenParts): Screen {
 	}
 
 	function choose(item: Item | undefined): void {
-		if (memory.tab === "doctor") examine();
+		if (memory.tab === "doctor") lists.examine();
 		else if (item?.listed !== undefined) memory.opened = { listed: item.listed, top: 0 };
 		else if (item?.address !== undefined) parts.done({ type: "write", to: item.address });
 		else if (memory.tab === "sessions" && item !== undefined)
@@ -651,7 +362,7 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function toggleClosed(): void {
 		memory.showsClosed = !memory.showsClosed;
-		if (memory.showsClosed) readClosed();
+		if (memory.showsClosed) lists.readClosed();
 	}
 
 	function copyOf(listed: Listed): void {
@@ -713,18 +424,5 @@ export function createScreen(parts: ScreenParts): Screen {
 			clearInterval(timer);
 			for (const cancel of cancels.values()) cancel();
 		},
-	};
-}
-
-function headingItem(text: string): Item {
-	return { key: `heading ${text}`, row: () => heading(text), isHeading: true };
-}
-
-function itemsIn(items: readonly Item[], empty: string): Items {
-	return {
-		count: items.length,
-		at: (index) => items[index],
-		placeOf: (key) => items.findIndex((item) => item.key === key),
-		empty,
 	};
 }

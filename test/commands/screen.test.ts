@@ -437,6 +437,15 @@ describe("dropping", () => {
 		await press("p", "n", "q");
 		expect([peer.received(), pi.names("new").length]).toEqual([[], 1]);
 	});
+
+	test.each(["", "dp", "yd"])("pasting %j on a mail does nothing", async (text) => {
+		await waitingRequest();
+		await open();
+		const before = shown();
+		await press(`\u001b[200~${text}\u001b[201~`);
+		expect(shown()).toBe(before);
+		await press("q");
+	});
 });
 
 describe("writing", () => {
@@ -512,6 +521,17 @@ describe("writing", () => {
 		await press("later", enter);
 		expect(said()).toContain("That session is not running; the mail waits until it starts.");
 		await press(esc);
+	});
+
+	test("closed sessions that were shown are there again when the screen is opened again", async () => {
+		await worker.shutDown();
+		await later(3000);
+		await open();
+		await press("4", "c", "q");
+		await open();
+		await later(100);
+		expect(shown()).toMatch(/Closed: 2/);
+		await press("q");
 	});
 });
 
