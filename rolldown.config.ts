@@ -1,12 +1,35 @@
-import { defineConfig } from "rolldown";
+import { readFileSync } from "node:fs";
+import { defineConfig, type Plugin, type RolldownOptions } from "rolldown";
 
-// One file, libraries included, no lazy chunks: an update must not remove a chunk under a running session. It imports
-// nothing of Pi: what Pi cannot import natively goes through Babel, which takes seconds.
-export default defineConfig({
-	input: { core: "src/index.ts" },
+const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+
+// One file each, libraries included, no lazy chunks: an update must not remove a chunk under a running process.
+const bundle: RolldownOptions = {
 	platform: "node",
 	external: [/^node:/],
 	// write-file-atomic is CommonJS and asks for the name of its file.
-	transform: { define: { __filename: "import.meta.filename" } },
+	transform: { define: { __filename: "import.meta.filename", PACKAGE_VERSION: JSON.stringify(version) } },
 	output: { dir: "dist", format: "esm", entryFileNames: "[name].mjs", codeSplitting: false, minify: true },
-});
+};
+
+/** What the program hardly ever needs, or late: to load it takes as long as a third of a start of Node. */
+const late: Record<string, string> = {
+	"node:crypto": `
+		const load = () => process.getBuiltinModule("node:crypto");
+		export const randomUUID = () => load().randomUUID();
+		export const createHash = (name) => load().createHash(name);`,
+	"node:child_process": `
+		export const spawnSync = (...args) => process.getBuiltinModule("node:child_process").spawnSync(...args);`,
+};
+
+const loadLate: Plugin = {
+	name: "load-late",
+	resolveId: { order: "pre", handler: (id) => (id in late ? `\0${id}` : undefined) },
+	load: (id) => late[id.slice(1)],
+};
+
+export default defineConfig([
+	// It imports nothing of Pi: what Pi cannot import natively goes through Babel, which takes seconds.
+	{ ...bundle, input: { core: "src/index.ts" } },
+	{ ...bundle, input: { cli: "src/cli/main.ts" }, external: /^node:(?!crypto$|child_process$)/, plugins: [loadLate] },
+]);

@@ -39,10 +39,12 @@ test("D4 the published package, installed as a user would, carries mail, and is 
 		"LICENSE",
 		"README.md",
 		"SECURITY.md",
+		"dist/cli.mjs",
 		"dist/core.mjs",
 		"package.json",
 		"session-mail.schema.json",
 		"skills/session-mail/SKILL.md",
+		"src/cli.cjs",
 		"src/extension.js",
 	]);
 	expect(readdirSync(join(folder, "..")).filter((name) => !name.startsWith("."))).toEqual(["pi-session-mail"]);
@@ -91,4 +93,34 @@ test.skipIf(!existsSync(oldestNode))("D2 the published package works on Pi's old
 	expect(stdout.trim()).toBe("v22.19.0");
 	await packAndInstall(home);
 	await exchangeMail(home, { env: { PATH } });
+});
+
+test("the installed package brings the program, which npx finds, and an old Node is told in one sentence", async () => {
+	const home = makeHome();
+	const project = join(await packAndInstall(home), "../..");
+	const env = { ...environment(home), npm_config_offline: "true", npm_config_update_notifier: "false" };
+	const { version } = JSON.parse(readFileSync(join(repository, "package.json"), "utf8"));
+	const asked = await run("npx", ["--no-install", "pi-session-mail", "--version"], { env, cwd: project });
+	expect(asked).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: "" });
+	const listed = await run("npx", ["--no-install", "pi-session-mail", "list"], { env, cwd: project });
+	expect(listed).toMatchObject({ code: 0, stdout: "No Pi session is running with a mailbox.\n", stderr: "" });
+
+	const program = join(project, "node_modules/pi-session-mail/src/cli.cjs");
+	const old = `Object.defineProperty(process.versions, "node", { value: "20.1.0" }); require(${JSON.stringify(program)})`;
+	const refused = await run("node", ["-e", old], { env, cwd: project });
+	expect(refused).toMatchObject({ code: 1, stdout: "" });
+	expect(refused.stderr).toMatch(/^pi-session-mail needs Node 22\.19 or later, and this is v.*\.\n$/);
+});
+
+test("a checkout without a bundle runs the program from its source", async () => {
+	const home = makeHome();
+	const checkout = join(home.path, "checkout");
+	cpSync(join(repository, "src"), join(checkout, "src"), { recursive: true });
+	cpSync(join(repository, "package.json"), join(checkout, "package.json"));
+	symlinkSync(join(repository, "node_modules"), join(checkout, "node_modules"));
+	const listed = await run("node", [join(checkout, "src/cli.cjs"), "list"], {
+		env: environment(home),
+		cwd: home.workDir,
+	});
+	expect(listed).toMatchObject({ code: 0, stdout: "No Pi session is running with a mailbox.\n", stderr: "" });
 });

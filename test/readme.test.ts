@@ -1,11 +1,13 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import * as z from "zod/mini";
+import { commands } from "../src/cli/commands.ts";
 import { parseArgument } from "../src/commands/mailbox.ts";
 import { defaultSettings, settingsSchema } from "../src/mail/settings.ts";
 import { footer, namesIn, startedPi, untilInTool } from "./e2e/mail.ts";
-import { cleanUp, makeHome, repository } from "./support/pi.ts";
+import { cleanUp, environment, makeHome, repository, run } from "./support/pi.ts";
+import { jsonTypes } from "./support/program-json.ts";
 import { hasTmux, openTerminal } from "./support/terminal.ts";
 
 afterEach(cleanUp);
@@ -33,7 +35,7 @@ test("every command that README.md tells to run is one of package.json", () => {
 	const commands = [...readme.matchAll(/(?:^|`|&& )npm (?:run )?(\w+)/gm)].map(([, name]) => name);
 	expect(commands).toContain("demo");
 	for (const name of new Set(commands)) {
-		if (name !== "ci" && name !== "pack") expect(Object.keys(scripts)).toContain(name);
+		if (name !== "ci" && name !== "pack" && name !== "install") expect(Object.keys(scripts)).toContain(name);
 	}
 });
 
@@ -139,4 +141,52 @@ test("README.md's table of the screen's keys names each that the screen shows, a
 	const shown = [...source.matchAll(/"([a-z/]) [a-z ]+"/g)].map(([, key = ""]) => key);
 	expect(shown.length).toBeGreaterThan(8);
 	expect(new Set(named.filter((key) => /^[a-z/]$/.test(key)))).toEqual(new Set(shown));
+});
+
+test("the types of --json in README.md are those of the schema", () => {
+	expect(/<!-- json -->\n```ts\n(.*?)\n```/s.exec(readme)?.[1]).toBe(jsonTypes());
+});
+
+test("every command of the program has its place in README.md", () => {
+	const section = /### From the shell\n(.*?)\n### /s.exec(readme)?.[1] ?? "";
+	for (const name of Object.keys(commands)) expect(section).toContain(name);
+});
+
+test("the shell session in README.md goes as it is shown", async () => {
+	const home = makeHome();
+	const cwd = join(home.path, "parser");
+	mkdirSync(cwd);
+	await startedPi({
+		home,
+		name: "reviewer",
+		cwd,
+		rules: [
+			{ if: "is the parser safe to change?", script: "!say Yes: it has tests for every token." },
+			{ if: "please run the tests", script: "!say All tests pass." },
+		],
+	});
+	const bin = join(home.path, "bin");
+	mkdirSync(bin);
+	writeFileSync(join(bin, "pi-session-mail"), `#!/bin/sh\nexec node '${join(repository, "src/cli.cjs")}' "$@"\n`);
+	chmodSync(join(bin, "pi-session-mail"), 0o755);
+	const shown = /<!-- shell -->\n```console\n(.*?)\n```/s.exec(readme)?.[1] ?? "";
+	const typed = [...shown.matchAll(/^\$ (.*)$/gm)].map(([, command = ""]) => command);
+	expect(typed.length).toBeGreaterThan(5);
+	// Each command is printed before it runs, as a terminal shows it.
+	const script = typed.map((command) => `printf '$ %s\\n' '${command.replaceAll("'", "'\\''")}'\n${command}`);
+	const env = { ...environment(home), PATH: `${bin}:${environment(home).PATH}` };
+	const { stdout, stderr } = await run("bash", ["--norc", "-c", `exec 2>&1\n${script.join("\n")}`], {
+		env,
+		cwd: home.workDir,
+	});
+	expect(stderr).toBe("");
+	const same = (text: string) =>
+		text
+			.replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "<id>")
+			// Said when the session is not so quick as a reader.
+			.replace(/^(?:That session is busy\.|\d+ mails? waits? there).*\n/gm, "")
+			.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
+			.replace(/\/\S*\/parser/g, "<folder>")
+			.trim();
+	expect(same(stdout)).toBe(same(shown));
 });

@@ -4,6 +4,8 @@ const maxAddressLength = 128;
 const addressPattern = /^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$/;
 const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
+const passingPattern = /^(?:ask|send)-[a-z0-9]{16}$/;
+
 /** Folders of the mail root that are no mailbox. Compared without case: some file systems have none. */
 const reservedNames = new Set(["running"]);
 
@@ -18,6 +20,14 @@ export function isAddress(id: string): boolean {
 /** Whether a session id is the name of one of the root's own folders: a session of that id has no mailbox. */
 export function isReservedAddress(id: string): boolean {
 	return reservedNames.has(id.toLowerCase());
+}
+
+/**
+ * The address of a program that has no name of its own: it lives as long as the program's folder, which goes when the
+ * program ends. Mail to one that has no folder is refused, so that no answer waits for nobody.
+ */
+export function isPassingAddress(address: string): boolean {
+	return passingPattern.test(address);
 }
 
 /** Whether a text is a whole session id as Pi makes them. */

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import { canonicalAddress, isAddress, isUuid } from "./address.ts";
+import { canonicalAddress, isAddress, isPassingAddress, isUuid } from "./address.ts";
 import { type Boxes, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
 import { type Disk, errorCode, errorReason, UnfitError } from "./disk.ts";
 import {
@@ -38,6 +38,8 @@ export interface Draft {
 	quiet?: boolean | undefined;
 	/** The id of the mail that it takes the place of. */
 	replaces?: string | undefined;
+	/** A program sends it under an address of its own. */
+	program?: boolean | undefined;
 }
 
 /** A mail that lies in its recipient's inbox, or did before it was read. */
@@ -64,6 +66,7 @@ export interface Refusal {
 		| "id_used"
 		| "mailbox_full"
 		| "unfit_mailbox"
+		| "ended"
 		| "io";
 	message: string;
 }
@@ -130,7 +133,8 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 		return refuse("io", errorReason(error));
 	}
 	try {
-		const changed = makeBoxes(disk, boxes);
+		// The folder of a program that has ended must not come back.
+		const changed = isPassingAddress(to) ? [] : makeBoxes(disk, boxes);
 		if (durable) synced = succeeds(() => syncFolders(disk, changed));
 		if (keepsCopy && isFull(sender, boxes.new)) {
 			return refuse("mailbox_full", `${to} already has ${maxUnread} unread mails; try again when it has read some`);
@@ -159,6 +163,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 		disk.rename(join(boxes.tmp, name), join(boxes.new, name));
 	} catch (error) {
 		for (const path of made.reverse()) succeeds(() => disk.remove(path));
+		if (isPassingAddress(to) && errorCode(error) === "ENOENT") return refuse("ended", "that program has ended");
 		return refuse("io", errorReason(error));
 	}
 	const changedFolders = keepsCopy ? [boxes.new, sent] : [boxes.new];
@@ -204,6 +209,9 @@ export function hasArrived(disk: Disk, root: string, to: string, name: string): 
 function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined {
 	if (!isAddress(to)) return refuse("invalid_address", `${JSON.stringify(to.slice(0, 60))} is not an address`);
 	if (to === from) return refuse("self", "a session cannot send mail to itself");
+	if (isPassingAddress(to) && draft.kind !== "reply") {
+		return refuse("ended", `${to} is a program that only waits for an answer and reads no other mail`);
+	}
 	if (draft.kind !== "reply" && draft.body.trim() === "") return refuse("empty", "the text is empty");
 	if (draft.id !== undefined && !isUuid(draft.id)) {
 		return refuse("invalid", `the id ${JSON.stringify(draft.id.slice(0, 60))} is not a UUID`);
@@ -224,7 +232,11 @@ function envelopeOf(from: string, to: string, draft: Draft, time: number): Envel
 		status: draft.status ?? "",
 		ts: new Date(time).toISOString(),
 		body: draft.body,
-		...extras({ quiet: draft.quiet === true || undefined, replaces: draft.replaces }),
+		...extras({
+			quiet: draft.quiet === true || undefined,
+			replaces: draft.replaces,
+			program: draft.program === true || undefined,
+		}),
 	};
 }
 

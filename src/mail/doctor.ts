@@ -21,6 +21,8 @@ export interface DiagnoseOptions {
 	settingsFile: string;
 	/** A canonical address whose boxes have to be there: that of the session that asks. */
 	address?: string | undefined;
+	/** Whether a mail root that is not there is wrong; default: true. Nobody may have used mail yet. */
+	needsRoot?: boolean;
 	/** Milliseconds since 1970. */
 	now: () => number;
 }
@@ -31,9 +33,9 @@ export interface DiagnoseOptions {
  * again. Throws nothing. Undefined is a place to pause.
  */
 export function* diagnose(options: DiagnoseOptions): Findings {
-	const { disk, root, settingsFile, address, now } = options;
+	const { disk, root, settingsFile, address, needsRoot = true, now } = options;
 	const found: { use: Use } = { use: "none" };
-	yield* inArea("the mail root", examineRoot(disk, root, found));
+	yield* inArea("the mail root", examineRoot(disk, root, found, needsRoot));
 	if (found.use !== "none") {
 		const sightings: Sightings = { sessions: new Map(), ahead: [] };
 		const leftovers: string[] = [];

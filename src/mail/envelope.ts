@@ -33,6 +33,8 @@ export interface Extras {
 	quiet?: true | undefined;
 	/** The id of the mail that its sender took back for this one (design D28). */
 	replaces?: string | undefined;
+	/** A program sent it under an address of its own, and no Pi session. */
+	program?: true | undefined;
 }
 
 /** The kinds of mail; one that a reader does not know is read as `message`. */
@@ -143,6 +145,7 @@ const extrasSchema = z.catch(
 	z.object({
 		quiet: z.catch(z.optional(z.literal(true)), undefined),
 		replaces: z.catch(z.optional(id), undefined),
+		program: z.catch(z.optional(z.literal(true)), undefined),
 	}),
 	{},
 );
@@ -162,9 +165,11 @@ const envelopeSchema = z.object({
 const owingSchema = z.object({ id, from: address, to: address, kind: z.enum(["request", "ask"]) });
 
 /** The key `x` with what is set of these, or nothing. */
-export function extras({ quiet, replaces }: Extras = {}): { x?: Extras } {
-	if (quiet === undefined && replaces === undefined) return {};
-	return { x: { ...(quiet && { quiet }), ...(replaces !== undefined && { replaces }) } };
+export function extras({ quiet, replaces, program }: Extras = {}): { x?: Extras } {
+	if (quiet === undefined && replaces === undefined && program === undefined) return {};
+	return {
+		x: { ...(quiet && { quiet }), ...(replaces !== undefined && { replaces }), ...(program && { program }) },
+	};
 }
 
 function kindOf(kind: string | undefined, inReplyTo: string[]): MailKind {

@@ -9,8 +9,11 @@ import { oneLine, pathField } from "./text.ts";
 /** What can be done with a folder: `none` when it is no folder of ours, or closed to ourselves. */
 export type Use = "none" | "read" | "write";
 
-/** The mail root: there, a folder, ours, closed to others, writable. Says in `found` what else can be examined. */
-export function* examineRoot(disk: Disk, root: string, found: { use: Use }): Findings<string> {
+/** The mail root: there when it is needed, a folder, ours, closed to others, writable. Says in `found` what else can be examined. */
+export function* examineRoot(disk: Disk, root: string, found: { use: Use }, needsRoot: boolean): Findings<string> {
+	if (!needsRoot && disk.entry(root) === undefined) {
+		return `there is no mail on this machine yet: ${pathField(root)} is not there`;
+	}
 	found.use = yield* examineFolder(disk, root);
 	const running = runningFolder(root);
 	if (found.use !== "none" && disk.entry(running) !== undefined) yield* examineFolder(disk, running);

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { isCanonicalAddress } from "./address.ts";
+import { isCanonicalAddress, isPassingAddress } from "./address.ts";
 import { boxesOf } from "./boxes.ts";
 import { maxUnread } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, errorReason } from "./disk.ts";
@@ -7,11 +7,14 @@ import { isProbe } from "./examine-folders.ts";
 import type { RecordOptions, SightedSession, Sightings } from "./examine-records.ts";
 import { type Findings, quoted } from "./finding.ts";
 import { maxNameBytes } from "./mailbox.ts";
+import { isOfProgram, programMark } from "./program.ts";
 import { movedAside } from "./prune.ts";
+import { judge } from "./running-record.ts";
+import { signKinds, signsFolder, signsIn } from "./signs.ts";
 import { counted, field, oneLine, pathField } from "./text.ts";
 import { dayMs, duration, hourMs, minuteMs } from "./time.ts";
 
-type MailOptions = Pick<RecordOptions, "disk" | "root" | "now">;
+type MailOptions = Pick<RecordOptions, "disk" | "root" | "processes" | "now">;
 
 /** Every mailbox of the root: mail that is stuck, mail that is dead, and what is no mail. Reads no mail. */
 export function* examineMail(options: MailOptions, sightings: Sightings, leftovers: string[]): Findings<string> {
@@ -61,16 +64,23 @@ function* examineMailbox(options: MailOptions, address: string, { sessions, ahea
 	const { disk, root, now } = options;
 	const boxes = boxesOf(root, address);
 	const session = sessions.get(address);
+	const isProgram = isOfProgram(disk, boxes.folder);
+	const read = isProgram ? `run: pi-session-mail read --all --from ${address}` : `let session ${address} read its mail`;
 	const mailbox: Examined = {
 		address,
 		session,
 		isOpen: session !== undefined && session.judgement !== "gone",
-		start: `in the folder where it worked, run: pi --session-id ${address}`,
+		start: isProgram ? read : `in the folder where it worked, run: pi --session-id ${address}`,
+		read,
+		isProgram,
 	};
 	for (const path of Object.values(boxes)) {
 		const ms = disk.changed(path) ?? 0;
 		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `run: touch -- ${quoted(path)}` });
 	}
+	yield* examineSigns(options, boxes.folder);
+	// It goes with its program, or at the next prune: nobody starts again under such an address.
+	if (isPassingAddress(address)) return;
 	if (isFolder(disk, boxes.new)) yield* examineInbox(options, boxes.new, mailbox, ahead);
 	if (isFolder(disk, boxes.cur)) yield* examineClaimed(options, boxes.cur, mailbox);
 }
@@ -81,15 +91,18 @@ interface Examined {
 	session: SightedSession | undefined;
 	/** Whether its session runs, or may. */
 	isOpen: boolean;
-	/** How to start its session. */
+	/** How its mail gets read while it does not run: by a start of its session, or by a call of its program. */
 	start: string;
+	/** How its mail gets read while it runs. */
+	read: string;
+	isProgram: boolean;
 }
 
 /** The mail that waits. */
 function* examineInbox(
 	options: MailOptions,
 	folder: string,
-	{ address, session, isOpen, start }: Examined,
+	{ address, session, isOpen, start, read, isProgram }: Examined,
 	ahead: Sightings["ahead"],
 ): Findings {
 	const { disk, now } = options;
@@ -109,22 +122,22 @@ function* examineInbox(
 		waiting++;
 		waitsMs = Math.max(waitsMs, ageMs(options, path));
 		const ms = Number(/^(\d{15})-/.exec(name)?.[1] ?? 0);
-		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `let session ${address} read its mail` });
+		if (ms > now() + dayMs) ahead.push({ path, ms, mend: read });
 	}
 	if (waiting >= nearlyFull) {
 		const isFull = waiting >= maxUnread;
 		const what = `${waiting} mails wait for ${address}; ${isFull ? "more is refused" : `from ${maxUnread} on more is refused`}`;
-		const mend = isOpen ? `let session ${address} read its mail` : start;
+		const mend = isOpen ? read : start;
 		yield { level: isFull ? "error" : "warning", what, mend };
 	}
 	if (session?.judgement === "running" && waitsMs > hourMs) {
 		const isOff = session.record.x.receiving === false;
 		const why = isOff ? " where mail is off" : "";
 		const what = `mail waits for ${duration(waitsMs)} for ${address}, which runs${why}`;
-		const mend = isOff
-			? "in that session type /mailbox on"
+		const look = isProgram
+			? read
 			: "look whether that session is busy or waits for you; else end it and start it again";
-		yield { level: "warning", what, mend };
+		yield { level: "warning", what, mend: isOff ? "in that session type /mailbox on" : look };
 	}
 }
 
@@ -151,6 +164,41 @@ function* examineClaimed(options: MailOptions, folder: string, { address, isOpen
 	if (open > 0) {
 		const what = `${counted(open, "mail")} for ${address}, claimed ${duration(openMs)} ago, did not get into its conversation, and it does not run`;
 		yield { level: "warning", what, mend: start };
+	}
+}
+
+/** What stands beside the boxes of a mailbox: the mark of a program, and the signs of processes. */
+function* examineSigns({ disk, processes, now }: MailOptions, folder: string): Findings {
+	const mark = programMark(folder);
+	const isThere = disk.entry(mark) !== undefined;
+	if (isThere && !isOfProgram(disk, folder)) {
+		const what = `${pathField(mark)} is no mark of a program, since it is no file`;
+		yield { level: "warning", what, mend: `if nobody needs it, run: rm -r -- ${quoted(mark)}` };
+	}
+	for (const kind of signKinds) {
+		const place = signsFolder(folder, kind);
+		if (disk.entry(place) === undefined) continue;
+		if (!isFolder(disk, place)) {
+			const what = `${pathField(place)} stands where processes leave signs, and is no folder`;
+			yield { level: "warning", what, mend: `if nobody needs it, run: rm -- ${quoted(place)}` };
+			continue;
+		}
+		const signs = new Map(signsIn(disk, folder, kind).map((sign) => [sign.path, sign]));
+		for (const name of disk.list(place)) {
+			yield undefined;
+			const path = join(place, name);
+			const sign = signs.get(path);
+			// A younger one may be half written.
+			if (sign === undefined && now() - (disk.changed(path) ?? now()) > leftoverMs) {
+				const what = `${pathField(path)} is no sign of a process and is passed over`;
+				yield { level: "warning", what, mend: `if nobody needs it, run: rm -r -- ${quoted(path)}` };
+			}
+			// Whoever meets one of a process that is gone removes it.
+			const found = { exists: true, started: undefined };
+			if (sign === undefined || judge(sign.record, processes.self, found) !== "unknown") continue;
+			const what = `${pathField(path)} is the sign of process ${sign.record.pid} in another container, or of one that has ended there: that cannot be told from here`;
+			yield { level: "warning", what, mend: `if it has ended, run: rm -- ${quoted(path)}` };
+		}
 	}
 }
 

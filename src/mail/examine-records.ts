@@ -60,19 +60,24 @@ export function* examineRecords(
 		const judgement = judge(record, processes.self, { exists: pids.has(pid), started: tokens.get(pid) });
 		sessions.set(address, { record, judgement });
 		const path = folder.pathOf(address);
-		const shown = `${address}${record.name === undefined ? "" : ` (${field(record.name)})`}`;
+		const who = `${record.x.program === true ? "program" : "session"} ${address}`;
+		const shown = `${who}${record.name === undefined ? "" : ` (${field(record.name)})`}`;
 		if (judgement === "gone") {
-			const what = `session ${shown} is recorded as running, and its process ${pid} has ended`;
+			const what = `${shown} is recorded as running, and its process ${pid} has ended`;
 			yield { level: "warning", what, mend: `run: rm -- ${quoted(path)}` };
 		} else if (judgement === "unknown") {
-			const what = `session ${shown} runs in another container, or has ended there: that cannot be told from here`;
+			const what = `${shown} runs in another container, or has ended there: that cannot be told from here`;
 			yield { level: "warning", what, mend: `if it has ended, run: rm -- ${quoted(path)}` };
 		}
 		const ms = Date.parse(record.updated);
-		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `end session ${address} and start it again` });
+		if (ms > now() + dayMs) ahead.push({ path, ms, mend: `end ${who} and start it again` });
 	}
-	const count = [...sessions.values()].filter(({ judgement }) => judgement === "running").length;
-	return `${count} ${count === 1 ? "session runs" : "sessions run"}, and every record is one of them`;
+	const running = [...sessions.values()].filter(({ judgement }) => judgement === "running");
+	const programs = running.filter(({ record }) => record.x.program === true).length;
+	const others = running.length - programs;
+	const and = programs === 0 ? "" : programs === 1 ? " and 1 program" : ` and ${programs} programs`;
+	const who = `${others} ${others === 1 ? "session" : "sessions"}${and}`;
+	return `${who} ${others === 1 && programs === 0 ? "runs" : "run"}, and every record is one of them`;
 }
 
 /** A rewrite in progress (write-file-atomic). */

@@ -26,7 +26,7 @@ import {
 import { copyOfMark, noteProgress, type Progress } from "./progress.ts";
 import { followEdit } from "./receipt.ts";
 import { checkRoot } from "./root.ts";
-import { openState } from "./state.ts";
+import { type MailboxState, openState } from "./state.ts";
 
 /** A mail that was moved from `new/` to `cur/` and is marked open: nothing shows yet that a conversation holds it. */
 export interface OpenMail {
@@ -156,15 +156,18 @@ export interface MailboxOptions {
 	now: () => number;
 	/** Whether a sent mail survives a power cut, or only a crash (design D5). Asked at each send. */
 	isDurable: () => boolean;
+	/** What the address remembers. Default: that in its folder, which one process at a time keeps. */
+	state?: MailboxState;
 }
 
 /** Opens the boxes of an address and makes the missing ones. Throws the disk's errors, and `UnfitError` for a box that is no folder of ours. */
-export function openMailbox({ disk, root, address, now, isDurable }: MailboxOptions): Mailbox {
+export function openMailbox(options: MailboxOptions): Mailbox {
+	const { disk, root, address, now, isDurable } = options;
 	const boxes = boxesOf(root, address);
 	let timesMended = 0;
 	mend();
 	timesMended = 0;
-	const state = openState(disk, boxes.folder);
+	const state = options.state ?? openState(disk, boxes.folder);
 	const sender: Sender = { disk, root, address, boxes, state, now, isDurable, mend };
 
 	function mend(): void {
@@ -344,7 +347,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 	/** The text is safe in `tmp/<old name>.edit` before the mail is taken back, until its new version is delivered. */
 	function edit({ envelope, name }: { envelope: Envelope; name: string }, text: string): Delivered | EditRefusal {
 		const { to, kind, hops, id, x } = envelope;
-		const draft = { ...{ id: randomUUID(), to, kind, hops, body: text.trim() }, ...{ quiet: x?.quiet, replaces: id } };
+		const draft = { id: randomUUID(), to, kind, hops, body: text.trim(), ...x, replaces: id };
 		const drafted = draftedEnvelope(sender, draft);
 		if (!drafted.ok) return drafted;
 		const path = join(boxes.tmp, name + editEnding);
@@ -371,7 +374,7 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 		}
 		const sent = deliverEdited(draft, path);
 		if (!sent.ok) {
-			const kept = "The mail was taken back, and its new text is kept: the next start of this session sends it.";
+			const kept = "The mail was taken back, and its new text is kept: the next start sends it.";
 			return { ...sent, message: `${sent.message} ${kept}` };
 		}
 		return sent;
@@ -540,9 +543,11 @@ export function openMailbox({ disk, root, address, now, isDurable }: MailboxOpti
 			for (const id of wanted) keep(copies, state.copyOf(id), id);
 			const missing = new Set(wanted.filter((id) => !copies.has(id)));
 			// What was answered long ago, or never sent, has to be looked for, all of it at once.
-			for (const name of missing.size > 0 ? disk.list(boxes.sent) : []) {
+			for (const file of missing.size > 0 ? disk.list(boxes.sent) : []) {
+				// One that a program in the session's shell could not give its name any more is the copy all the same.
+				const name = file.replace(/\.part$/, "");
 				const id = idInName(name);
-				if (missing.has(id)) keep(copies, name, id);
+				if (missing.has(id) && !copies.has(id)) keep(copies, name, id);
 			}
 			return wanted.flatMap((id) => copies.get(id) ?? []);
 		},

@@ -1,10 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { lock } from "proper-lockfile";
-import { isCanonicalAddress } from "./address.ts";
+import { isCanonicalAddress, isPassingAddress } from "./address.ts";
 import { boxesOf, lastChanged } from "./boxes.ts";
 import { type Disk, errorCode, errorMessage, nodeDisk } from "./disk.ts";
+import { removePassing } from "./passing.ts";
+import { isOfProgram, programMark } from "./program.ts";
 import type { Running } from "./running.ts";
+import { signKinds } from "./signs.ts";
 import { dayMs } from "./time.ts";
 
 /** What a step of pruning did; undefined when it did nothing worth saying. */
@@ -83,6 +86,8 @@ export function movedAside(name: string): string | undefined {
 
 const asidePattern = /^\.pruning\.(.+)\.[0-9a-f-]{36}$/;
 const seenOldPrefix = ".old.";
+/** How long the folder of a passing address is left to a program that has no record. */
+const passingMs = 60_000;
 
 function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
 	const { disk, root, self, running } = options;
@@ -95,6 +100,13 @@ function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
 	} else if (isCanonicalAddress(name) && name !== self) {
 		const folder = join(root, name);
 		if (disk.entry(folder) !== "folder" || isOpen(running, name, folder)) return;
+		if (isPassingAddress(name)) {
+			// One that sends a single mail has no record meanwhile.
+			if (options.now() - (disk.changed(join(folder, "sent")) ?? 0) < passingMs) return;
+			removePassing(disk, root, name);
+			yield { removed: name };
+			return;
+		}
 		if (!isOldEnough(options, name) || (yield* holdsUnread(disk, folder))) return;
 		const moved = join(root, `.pruning.${name}.${randomUUID()}`);
 		disk.rename(folder, moved);
@@ -150,6 +162,10 @@ function* finish(options: PruneOptions, address: string, aside: string): Generat
 	const { disk, root, self, running } = options;
 	const folder = join(root, address);
 	if (disk.entry(aside) !== "folder") return;
+	if (isPassingAddress(address)) {
+		yield* removeFolder(disk, aside);
+		return;
+	}
 	// Whether it is open is asked last: to look through the folder may take long.
 	if (address === self || (yield* holdsUnread(disk, aside)) || isOpen(running, address, aside, folder)) {
 		yield* putBack(disk, aside, folder);
@@ -165,7 +181,8 @@ function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneSte
 	if (disk.entry(folder) === undefined && isMoved(disk, aside, folder)) return;
 	// What makes it worth keeping comes last: when this ends in the middle, the next pass goes on. And a mark comes after its
 	// mail: a start would take a mark without a mail for a claim that was cut short.
-	yield* joinBox(disk, aside, folder, "standby");
+	for (const kind of signKinds) yield* joinBox(disk, aside, folder, kind);
+	keepProgramMark(disk, aside, folder);
 	yield* joinBox(disk, aside, folder, "tmp", (name) => !name.endsWith(".edit"));
 	yield* joinBox(disk, aside, folder, "sent");
 	yield* joinBox(disk, aside, folder, "cur", (name) => !name.endsWith(".open"));
@@ -184,6 +201,11 @@ function isMoved(disk: Disk, aside: string, folder: string): boolean {
 		if (disk.entry(folder) === undefined) throw error;
 		return false;
 	}
+}
+
+/** Without it the folder would be a session's. */
+function keepProgramMark(disk: Disk, aside: string, folder: string): void {
+	if (isOfProgram(disk, aside) && !isOfProgram(disk, folder)) disk.create(programMark(folder), "");
 }
 
 function* joinBox(

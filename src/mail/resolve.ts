@@ -1,10 +1,11 @@
-import { canonicalAddress, isAddress, isUuid, shortAddress, shortIdLength } from "./address.ts";
+import { canonicalAddress, isAddress, isPassingAddress, isUuid, shortAddress, shortIdLength } from "./address.ts";
 import { field, seen } from "./text.ts";
 
 /** What resolving needs to know of a running session. */
 export interface Addressee {
 	address: string;
 	name?: string | undefined;
+	x?: { program?: boolean | undefined };
 }
 
 /** An address, or one sentence that says why there is none and what to do. */
@@ -29,9 +30,13 @@ export interface Directory {
 export function resolve(to: string, { running, self, hasMailbox }: Directory): Resolved {
 	if (to === "") return refuse("empty", 'say who gets the mail: a session\'s name or id, such as "reviewer"');
 	const address = canonicalAddress(to);
-	const named = running.filter((session) => session.name === to);
-	if (isUuid(to) || running.some((session) => session.address === address)) return found(address);
+	// Programs choose their addresses: one must not get the mail of a session that is called the same. What waits for a single
+	// answer is no recipient.
+	const named = running.filter((session) => session.name === to && !isPassingAddress(session.address));
+	const isSession = (other: Addressee) => other.address === address && other.x?.program !== true;
+	if (isUuid(to) || running.some(isSession)) return found(address);
 	if (named.length > 0) return oneOf(named);
+	if (isPassingAddress(to) && !hasMailbox(address)) return refuse("unknown", `the program ${to} has ended`);
 	if (isAddress(to) && hasMailbox(address)) return found(address);
 	const prefixes = [to, to.toLowerCase()];
 	const startsWith = running.filter((session) => prefixes.some((prefix) => session.address.startsWith(prefix)));

@@ -35,6 +35,10 @@ export interface RunningRecord {
 		receiving?: boolean | undefined;
 		/** Which mail may start a run of it, when its user has set that. */
 		wakeOn?: WakeOn | undefined;
+		/** It is the record of a program that has an address of its own, and of no Pi session. */
+		program?: boolean | undefined;
+		/** The hop count of the run that goes on, or of the last one: what the session's shell sends carries it. */
+		hops?: number | undefined;
 	};
 }
 
@@ -104,6 +108,8 @@ const recordSchema = z.object({
 			receiving: z.optional(z.boolean()),
 			// What a later copy may write there keeps nobody from seeing the session.
 			wakeOn: z.catch(z.optional(wakeOnSchema), undefined),
+			program: z.optional(z.boolean()),
+			hops: z.optional(z.int().check(z.gte(0))),
 		}),
 		{},
 	),

@@ -1,12 +1,13 @@
 import { join } from "node:path";
-import { canonicalAddress, isAddress, isCanonicalAddress } from "./address.ts";
+import { canonicalAddress, isAddress, isCanonicalAddress, isPassingAddress, isUuid } from "./address.ts";
 import { boxesOf } from "./boxes.ts";
 import { type Disk, errorMessage, errorReason } from "./disk.ts";
+import { removePassing } from "./passing.ts";
 import type { Processes } from "./process.ts";
 import { runningFolder } from "./root.ts";
 import { openRecordFolder, randomName } from "./running-folder.ts";
 import { type Judgement, judge, type RunningRecord, serialiseRecord } from "./running-record.ts";
-import { leaveSign, signsIn, standbyFolder } from "./standby.ts";
+import { leaveSign, type SignKind, signPath, signsIn } from "./signs.ts";
 import type { WakeOn } from "./wake-on.ts";
 
 /** A record whose process is not known to be gone. */
@@ -16,7 +17,7 @@ export interface RunningSession extends RunningRecord {
 
 /** What a session says of itself in its record. */
 export type SessionFields = Pick<RunningRecord, "name" | "cwd" | "state" | "waitingOn"> &
-	Pick<RunningRecord["x"], "accepts" | "ticket" | "receiving" | "wakeOn">;
+	Pick<RunningRecord["x"], "accepts" | "ticket" | "receiving" | "wakeOn" | "program" | "hops">;
 
 /** The running-session records under a mail root. Records of processes that are gone are removed by whoever meets them (PSM-026). */
 export interface Running {
@@ -35,6 +36,23 @@ export interface Running {
 	standby(address: string): Standby;
 	/** Whether a process stands by for the mailbox in this folder. Throws the disk's errors. */
 	hasStandby(folder: string): boolean;
+	/** The asks that programs in a session's shell wait for; what those left that are gone is removed. Never throws. */
+	shellWaits(address: string): ShellWait[];
+	/**
+	 * Says that this process waits for the answer to an ask that it sends as a session in whose shell it runs; the returned
+	 * function says that it does not any more, and never throws. Throws the disk's errors.
+	 */
+	waitInShell(address: string, wait: ShellWait, fields: SessionFields): () => void;
+}
+
+/** An ask that was sent from a session's shell: the session leaves its answer to the program that waits for it. */
+export interface ShellWait {
+	/** The id of the ask. */
+	id: string;
+	/** Who is asked. */
+	to: string;
+	/** See `RunningRecord`. */
+	ticket: number;
 }
 
 export interface Standby {
@@ -130,17 +148,15 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 		standby(address) {
 			const instance = randomName();
 			const mailbox = boxesOf(root, address).folder;
-			const name = `${instance}.json`;
-			const path = join(standbyFolder(mailbox), name);
+			const path = signPath(mailbox, "standby", instance);
 			let isLeft = false;
 			return {
 				leave(fields) {
 					isLeft = true;
 					try {
-						if (!leaveSign(disk, mailbox, name, serialiseRecord(recordOf(address, instance, fields)))) return false;
-						const signs = signsIn(disk, mailbox);
-						const judgementOf = look(signs.map(({ record }) => record));
-						for (const sign of signs) if (judgementOf(sign.record) === "gone") disk.remove(sign.path);
+						const text = serialiseRecord(recordOf(address, instance, fields));
+						if (!leaveSign(disk, mailbox, "standby", instance, text)) return false;
+						for (const sign of judgedSigns(mailbox, "standby")) if (sign.isGone) disk.remove(sign.path);
 						return true;
 					} catch (error) {
 						warnOnce(path, `it could not be written: ${errorMessage(error)}`);
@@ -154,8 +170,28 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 		},
 
 		hasStandby(mailbox) {
-			const records = signsIn(disk, mailbox).map(({ record }) => record);
-			return records.map(look(records)).some((judgement) => judgement !== "gone");
+			return judgedSigns(mailbox, "standby").some(({ isGone }) => !isGone);
+		},
+
+		shellWaits(address) {
+			const mailbox = boxesOf(root, address).folder;
+			try {
+				return judgedSigns(mailbox, "waiting").flatMap(({ path, id, record, isGone }) => {
+					if (isGone) orWarn(path, () => disk.remove(path));
+					return isGone || !isUuid(id) ? [] : [{ id, to: record.waitingOn, ticket: record.x.ticket ?? 0 }];
+				});
+			} catch (error) {
+				warnOnce(mailbox, errorMessage(error));
+				return [];
+			}
+		},
+
+		waitInShell(address, { id, to, ticket }, fields) {
+			const mailbox = boxesOf(root, address).folder;
+			const record = recordOf(address, randomName(), { ...fields, waitingOn: to, ticket, program: true });
+			leaveSign(disk, mailbox, "waiting", id, serialiseRecord(record));
+			const path = signPath(mailbox, "waiting", id);
+			return () => orWarn(path, () => disk.remove(path));
 		},
 	};
 
@@ -166,6 +202,14 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 		if (judgement !== "gone") return { ...found.record, judgement };
 		removeDead(address, found.text);
 		return undefined;
+	}
+
+	/** The signs of one kind in a mailbox folder, each with whether its process is gone. */
+	function judgedSigns(mailbox: string, kind: SignKind) {
+		const signs = signsIn(disk, mailbox, kind);
+		if (signs.length === 0) return [];
+		const judgementOf = look(signs.map(({ record }) => record));
+		return signs.map((sign) => ({ ...sign, isGone: judgementOf(sign.record) === "gone" }));
 	}
 
 	function ownRecord(address: string, instance: string, first: SessionFields): OwnRecord {
@@ -236,9 +280,9 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 
 	function recordOf(address: string, instance: string, fields: SessionFields): RunningRecord {
 		const { pid, started, boot, namespace } = processes.self;
-		const { name, cwd, state, waitingOn, accepts, ticket, receiving, wakeOn } = fields;
+		const { name, cwd, state, waitingOn, accepts, ticket, receiving, wakeOn, program, hops } = fields;
 		const updated = new Date(now()).toISOString();
-		const x = { boot, namespace, instance, accepts, ticket, receiving, wakeOn };
+		const x = { boot, namespace, instance, accepts, ticket, receiving, wakeOn, program, hops };
 		return { address: canonicalAddress(address), name, cwd, pid, state, waitingOn, updated, started, x };
 	}
 
@@ -274,6 +318,8 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 	}
 
 	function removeDead(address: string, text: string): void {
+		// Nobody starts again under such an address.
+		if (isPassingAddress(address)) orWarn(join(root, address), () => removePassing(disk, root, address));
 		orWarn(folder.pathOf(address), () => folder.remove(address, text));
 	}
 

@@ -33,6 +33,29 @@ export interface MailboxState {
 	close(): void;
 }
 
+/**
+ * The state of a mailbox whose state another process keeps, or nobody: it remembers nothing. Order among what both send
+ * is that of the clock.
+ */
+export function unkeptState(): MailboxState {
+	let last = 0;
+	return {
+		nextStamp(now) {
+			last = Math.max(now, last + 1);
+			return last;
+		},
+		awaiting: () => new Map(),
+		copyOf: () => undefined,
+		sent() {},
+		isCounted: () => false,
+		answered() {},
+		miscounted() {},
+		recounted() {},
+		save() {},
+		close() {},
+	};
+}
+
 /** Opens the state of a mailbox folder. */
 export function openState(disk: Disk, folder: string): MailboxState {
 	const file = fileIn(folder);

@@ -30,6 +30,15 @@ export function seen(text: string): string | undefined {
 	return text.replace(unseen, "") === "" ? undefined : text;
 }
 
+/** A text from outside as several lines: of the control characters only tabs and the ends of lines are left (design D8). */
+export function manyLines(text: string): string {
+	return text
+		.replace(/\r\n|[\u2028\u2029]/g, "\n")
+		.replace(notInBody, " ")
+		.replace(loneSurrogate, "\ufffd");
+}
+
+const notInBody = new RegExp(`[^\\P{Cc}\\n\\t]|[${bidiMarks}]`, "gu");
 const notInLine = new RegExp(`[\\p{Cc}\\u2028\\u2029${bidiMarks}]`, "gu");
 const maxPathCharacters = 512;
 

@@ -1,4 +1,5 @@
 import type { Delivered } from "../mail/deliver.ts";
+import type { Envelope } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
 import type { Outbox, SendRefusal, Sent } from "./outbox.ts";
@@ -32,6 +33,8 @@ export interface Ask {
 	hops: number;
 	/** The caller's choice (see `Draft`): with the id of an ask that was sent before, its answer is waited for. */
 	id: string | undefined;
+	/** How long it waits; default: `askTimeoutMs`. */
+	timeoutMs?: number;
 	signal: AbortSignal | undefined;
 	/** Called at once and about once a second. */
 	onProgress: (progress: AskProgress) => void;
@@ -41,6 +44,8 @@ export interface Ask {
 export interface Asks {
 	/** Sends an ask and waits for its end; a refusal has written nothing. */
 	ask(ask: Ask): Promise<AskOutcome | AskRefusal>;
+	/** Whether an ask waits for this reply. */
+	awaits(reply: Envelope): boolean;
 	/** Gives a reply to the ask that waits for it; false when none does. */
 	take(reply: OpenMail): boolean;
 	/** Another mail was sent in the place of this one: an ask that waits then waits for the answer to that. */
@@ -69,28 +74,54 @@ interface AsksParts {
 	isUsable: () => boolean;
 	/** Milliseconds since 1970. */
 	now: () => number;
+	/** What the asker sends mail with that needs no answer, for hints. */
+	sendsWith?: string;
 }
 
-export function createAsks({ mailbox, running, outbox, presence, scan, isUsable, now }: AsksParts): Asks {
+export function createAsks({
+	mailbox,
+	running,
+	outbox,
+	presence,
+	scan,
+	isUsable,
+	now,
+	sendsWith = "session_mail_send",
+}: AsksParts): Asks {
 	let waiting: { mail: Delivered; finish: (reply: OpenMail | "closed") => void } | undefined;
 
-	/** Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13). */
+	/**
+	 * Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13): then a
+	 * chain of earlier waits leads from the target back to this session.
+	 */
 	function mustWithdraw(target: string, ticket: number): boolean {
 		const mine = { ticket, address: mailbox.address };
 		const met = new Set<string>();
-		let latest = mine;
-		let next = target;
-		while (next !== "" && !met.has(next)) {
-			if (next === mailbox.address) return latest === mine;
+		const chain = [target];
+		for (let next = chain.pop(); next !== undefined; next = chain.pop()) {
+			if (next === mailbox.address) return true;
+			if (met.has(next)) continue;
 			met.add(next);
-			const session = running.find(next);
-			if (session === undefined) return false;
-			// A copy that knows no tickets was there before.
-			const other = { ticket: session.x.ticket ?? Number.NEGATIVE_INFINITY, address: session.address };
-			if (isLater(other, latest)) latest = other;
-			next = session.waitingOn;
+			const earlier = waitsOf(next).filter((wait) => !isLater({ ticket: wait.ticket, address: wait.from }, mine));
+			chain.push(...earlier.map((wait) => wait.to));
 		}
 		return false;
+	}
+
+	/** On whom a session waits, itself or by programs in its shell. */
+	function waitsOf(from: string): { from: string; to: string; ticket: number }[] {
+		const session = running.find(from);
+		if (session === undefined) return [];
+		const ofShell = running.shellWaits(from).map(({ to, ticket }) => ({ from, to, ticket }));
+		if (session.waitingOn === "") return ofShell;
+		// A copy that knows no tickets was there before.
+		return [{ from, to: session.waitingOn, ticket: session.x.ticket ?? Number.NEGATIVE_INFINITY }, ...ofShell];
+	}
+
+	function awaits({ kind, from, in_reply_to }: Envelope): boolean {
+		if (kind !== "reply" || waiting === undefined) return false;
+		const { id, to } = waiting.mail.envelope;
+		return from === to && in_reply_to.includes(id);
 	}
 
 	/** Whether an ask is back before its recipient claimed it. When the disk does not let it, it stays there. */
@@ -111,7 +142,15 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 		}
 	}
 
-	async function ask({ to, message, hops, id, signal, onProgress }: Ask): Promise<AskOutcome | AskRefusal> {
+	async function ask({
+		to,
+		message,
+		hops,
+		id,
+		timeoutMs = askTimeoutMs,
+		signal,
+		onProgress,
+	}: Ask): Promise<AskOutcome | AskRefusal> {
 		if (waiting !== undefined) {
 			return refuse("already_waiting", "another ask of this session is waiting; wait for its answer first");
 		}
@@ -133,12 +172,11 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 		if (limit !== undefined) return limit;
 		const target = running.find(address);
 		if (target === undefined) {
-			const hint =
-				earlier === undefined ? "session_mail_send leaves a message for it" : "the ask sent before waits there";
+			const hint = earlier === undefined ? `${sendsWith} leaves a message for it` : "the ask sent before waits there";
 			return refuse("not_running", `${address} is not running; ${hint}`);
 		}
 		if (target.x.receiving === false) {
-			return refuse("not_receiving", `${address} takes no mail now; session_mail_send leaves a message for it`);
+			return refuse("not_receiving", `${address} takes no mail now; ${sendsWith} leaves a message for it`);
 		}
 		const refused = outbox.notAccepted(address, "ask", id);
 		if (refused !== undefined) return refused;
@@ -187,7 +225,7 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 					if (isTakenBack(current())) finish({ outcome: "taken-back", ...asked() });
 					else if (missingSinceMs !== undefined && waitedMs - missingSinceMs >= goneMs) {
 						finish({ outcome: "stopped-running", ...asked() });
-					} else if (waitedMs >= askTimeoutMs) {
+					} else if (waitedMs >= timeoutMs) {
 						finish({ outcome: "timed-out", ...asked() });
 					} else if (mustWithdraw(target, ticketOfAsk)) {
 						finish(takeBack(current()) ? refusedRing(target) : { outcome: "withdrawn", ...asked() });
@@ -203,11 +241,9 @@ export function createAsks({ mailbox, running, outbox, presence, scan, isUsable,
 
 	return {
 		ask,
+		awaits,
 		take(reply) {
-			if (waiting === undefined) return false;
-			const { from, in_reply_to } = reply.envelope;
-			const { id, to } = waiting.mail.envelope;
-			if (from !== to || !in_reply_to.includes(id)) return false;
+			if (waiting === undefined || !awaits(reply.envelope)) return false;
 			waiting.finish(reply);
 			return true;
 		},

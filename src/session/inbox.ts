@@ -2,6 +2,7 @@ import { maxUnread } from "../mail/deliver.ts";
 import { errorMessage, errorReason } from "../mail/disk.ts";
 import type { Envelope } from "../mail/envelope.ts";
 import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
+import type { ShellWait } from "../mail/running.ts";
 import { createWatch, type Watch } from "./watch.ts";
 
 /** Notices and claims the mail of one session. The watcher is a hint, the scan is the truth (design L5). */
@@ -39,7 +40,13 @@ const scanMs = 1000;
 /** Files that one look at a busy session's inbox reads. */
 const maxPeeks = 100;
 
-export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void, warn: (text: string) => void): Inbox {
+/** `shellWaits`: the asks whose answers are left to programs in the session's shell. */
+export function createInbox(
+	mailbox: Mailbox,
+	setAside: (mail: DeadMail) => void,
+	warn: (text: string) => void,
+	shellWaits: () => readonly ShellWait[] = () => [],
+): Inbox {
 	/** What was read of waiting mail; undefined for a file that is no mail. Holds waiting names only. */
 	let known = new Map<string, Envelope["kind"] | undefined>();
 	/** Names that are no mail and stay in `new/`. */
@@ -70,8 +77,19 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 		return [...waiting];
 	}
 
-	function claimOne(name: string): OpenMail | undefined {
+	/** Whether a mail is left to a program. It is looked at again at each scan, since the program may be gone by then. */
+	function isLeft(name: string, waits: readonly ShellWait[]): boolean {
+		const envelope = waits.length > 0 ? mailbox.peek(name) : undefined;
+		if (envelope?.kind !== "reply") return false;
+		return waits.some(({ id, to }) => to === envelope.from && envelope.in_reply_to.includes(id));
+	}
+
+	function claimOne(name: string, waits: readonly ShellWait[]): OpenMail | undefined {
 		try {
+			if (isLeft(name, waits)) {
+				waiting.delete(name);
+				return undefined;
+			}
 			const claim = mailbox.claim(name);
 			if (claim.result === "left") {
 				left.add(name);
@@ -96,9 +114,11 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 			const names = look();
 			// What the machine keeps from being claimed does not stand in the way of the rest.
 			const isDone = () => names.length - waiting.size >= atMost;
+			// After the list: the sign of an ask is older than its answer.
+			const waits = names.length > 0 ? shellWaits() : [];
 			for (const name of names) {
 				if (isDone()) break;
-				const mail = claimOne(name);
+				const mail = claimOne(name, waits);
 				if (mail !== undefined) mails.push(mail);
 			}
 			return { mails, hasMore: isDone() };
@@ -108,7 +128,9 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 			const seen = new Map<string, Envelope["kind"] | undefined>();
 			let peeks = 0;
 			let hasLearned = false;
-			for (const name of look()) {
+			const names = look();
+			const waits = names.length > 0 ? shellWaits() : [];
+			for (const name of names) {
 				if (!known.has(name)) {
 					if (peeks === maxPeeks) continue;
 					peeks++;
@@ -122,7 +144,7 @@ export function createInbox(mailbox: Mailbox, setAside: (mail: DeadMail) => void
 				}
 				seen.set(name, known.get(name));
 				if (known.get(name) !== "reply") continue;
-				const mail = claimOne(name);
+				const mail = claimOne(name, waits);
 				if (mail !== undefined) mails.push(mail);
 			}
 			known = seen;

@@ -1,7 +1,7 @@
-import { shortIdLength } from "../mail/address.ts";
+import { isPassingAddress, shortIdLength } from "../mail/address.ts";
 import type { Envelope } from "../mail/envelope.ts";
 import type { SentCopy } from "../mail/mailbox.ts";
-import { bidiMarks, field, loneSurrogate, pathField, seen, unseen } from "../mail/text.ts";
+import { field, manyLines, pathField, seen, unseen } from "../mail/text.ts";
 
 /** One mail and what this session knows around it. */
 export interface MailToShow {
@@ -26,9 +26,10 @@ export function labelled(mail: MailToShow): string {
 	const name = senderName(envelope, sender?.name);
 	const cwd = seen(pathField(sender?.cwd ?? ""));
 	const place = cwd === undefined ? field(envelope.from) : `${field(envelope.from)}, working in ${cwd}`;
+	const origin = envelope.x?.program === true ? "a program" : "another Pi session";
 	const quotes = quotedRequests(mail);
 	return [
-		`[mailbox] From ${name} (${place}), another Pi session on this machine. ${purpose(mail)}`,
+		`[mailbox] From ${name} (${place}), ${origin} on this machine. ${purpose(mail)}`,
 		"",
 		...(quotes.length > 0 ? [...quotes, "The reply:"] : []),
 		...shownBody(envelope.body, mail.path),
@@ -54,8 +55,6 @@ const maxQuoteBytes = 2 * 1024;
 /** How many ids of a reply the first line names; the quotes below it name them all. */
 const maxNamedIds = 10;
 
-const notInBody = new RegExp(`[^\\P{Cc}\\n\\t]|[${bidiMarks}]`, "gu");
-
 /** `[mailbox]` after nothing but punctuation, in letters (also Cyrillic and Greek) and digits that look like its own. */
 const labelLike =
 	/^[^\p{L}\p{N}\\]*\[[m\u043c][a\u0430\u03b1][i\u0456\u0131\u03b91l|][l\u04cf1i|][b\u044c][o\u043e\u03bf0][x\u0445\u03c7\u00d7]\]/iu;
@@ -69,6 +68,7 @@ function purpose(mail: MailToShow): string {
 		case "ask":
 			return `It sent an ask, id ${id}, and is waiting for the answer. Give it with session_mail_reply and this id; otherwise this run's last message is sent as the answer.`;
 		case "message":
+			if (isPassingAddress(envelope.from)) return "It sent a message, and has no mailbox for an answer.";
 			return `It sent a message, which expects no answer. If one is wanted, send it with session_mail_send to ${field(envelope.from)}.`;
 		case "reply":
 			return replyPurpose(mail);
@@ -128,10 +128,7 @@ function idList(ids: readonly string[]): string {
 
 /** The lines of a body or quote, none of which reads as one of ours. A carriage return alone is a control character, not a line end. */
 function shownLines(text: string): string[] {
-	return text
-		.replace(/\r\n|[\u2028\u2029]/g, "\n")
-		.replace(notInBody, " ")
-		.replace(loneSurrogate, "\ufffd")
+	return manyLines(text)
 		.split("\n")
 		.map((line) => (labelLike.test(line.normalize("NFKD").replace(unseen, "")) ? `\\${line}` : line));
 }

@@ -1,5 +1,5 @@
 import { isUuid } from "../mail/address.ts";
-import type { Delivered, Refusal } from "../mail/deliver.ts";
+import type { Delivered, Draft, Refusal } from "../mail/deliver.ts";
 import { errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type MailKind } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
@@ -17,6 +17,9 @@ export interface Sent extends Delivered {
 	notes: string[];
 }
 
+/** What is sent; see `Draft`. */
+export type OutgoingMail = Pick<Draft, "to" | "kind" | "body" | "hops" | "id" | "quiet" | "program">;
+
 /** Why nothing was sent: the code for programs, one sentence for people. */
 export interface SendRefusal {
 	ok: false;
@@ -28,15 +31,8 @@ export interface SendRefusal {
 export interface Outbox {
 	/** Resolves what was typed as a recipient among the running sessions. */
 	resolve(to: string): { ok: true; address: string } | SendRefusal;
-	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person; `id` and `quiet` as in `Draft`. */
-	send(mail: {
-		to: string;
-		kind: MailKind;
-		body: string;
-		hops: number;
-		id?: string | undefined;
-		quiet?: boolean | undefined;
-	}): Sent | SendRefusal;
+	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person; the rest as in `Draft`. */
+	send(mail: OutgoingMail): Sent | SendRefusal;
 	/** Why a request or ask may not be sent to an address: its session's settings let none of this session start a run. */
 	notAccepted(address: string, kind: MailKind, id: string | undefined): SendRefusal | undefined;
 	/** Why a model may not send any more, when the chain of mail has reached the limit (PSM-086). */
@@ -118,7 +114,7 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 
 	return {
 		resolve: resolved,
-		send({ to, kind, body, hops, id, quiet }) {
+		send({ to, kind, body, hops, id, quiet, program }) {
 			let wasKnown: boolean;
 			let address: string;
 			try {
@@ -133,7 +129,7 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 			}
 			const refused = notAccepted(address, kind, id);
 			if (refused !== undefined) return refused;
-			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet });
+			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet, program });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
 			// Of what was sent before it is not known whether it still waits.

@@ -9,16 +9,17 @@ import type {
 	TurnEndEvent,
 	TurnEndEventResult,
 } from "@earendil-works/pi-coding-agent";
-import { canonicalAddress, isAddress } from "../mail/address.ts";
+import { canonicalAddress, isAddress, isPassingAddress } from "../mail/address.ts";
 import { boxesOf, makeBoxes } from "../mail/boxes.ts";
 import type { Delivered } from "../mail/deliver.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
 import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
-import { openRunning, type Running } from "../mail/running.ts";
+import { openRunning, type Running, type ShellWait } from "../mail/running.ts";
 import { recordPath } from "../mail/running-folder.ts";
 import { openSettings } from "../mail/settings.ts";
+import { signsFolder } from "../mail/signs.ts";
 import { dayMs } from "../mail/time.ts";
 import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
@@ -124,7 +125,7 @@ export function openSession(
 ): MailSession {
 	const { disk, now } = machine;
 	const id = ctx.sessionManager.getSessionId();
-	if (!isAddress(id))
+	if (!isAddress(id) || isPassingAddress(id))
 		throw new Error(`the session id "${id}" cannot be an address; start Pi with another --session-id`);
 	const address = canonicalAddress(id);
 	const say = createWarnings(ctx);
@@ -170,6 +171,11 @@ export function openSession(
 	/** Which mail may start a run, and when the file that says so was changed. */
 	let { wakeOn } = settings.read();
 	let settingsChanged: number | undefined;
+	/** The asks that programs in this session's shell wait for, at the last look. */
+	let shellWaits: readonly ShellWait[] = [];
+	/** What the record says of this session's shell. */
+	let shownHops = 0;
+	let shownWait = "";
 
 	const conversation = openConversation(pi, ctx);
 	const ledger = createLedger(address);
@@ -181,12 +187,15 @@ export function openSession(
 	const presence = createPresence(
 		running,
 		address,
-		{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "", wakeOn, ...receiving() },
+		{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "", wakeOn, hops: 0, ...receiving() },
 		warn,
 	);
 	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), isUsable: upkeep.isUsable, now });
-	const inbox = createInbox(mailbox, (mail) => answers.setAside(mail), warn);
-	const looked = [root, mailbox.folder, mailbox.newFolder, recordPath(root, address), machine.settingsFile()];
+	const inbox = createInbox(mailbox, (mail) => answers.setAside(mail), warn, lookIntoShell);
+	const looked = [
+		...[root, mailbox.folder, mailbox.newFolder, signsFolder(mailbox.folder, "waiting")],
+		...[recordPath(root, address), machine.settingsFile()],
+	];
 	const rest = createRest(disk, looked, now);
 	const messages = createMessages(mailbox, running, warn);
 	const handover = createHandover({
@@ -257,10 +266,12 @@ export function openSession(
 
 	function isAtRest(): boolean {
 		const mails = inbox.waitingCount + handover.claimedCount + handover.unsavedCount;
-		return isOwner && isReady && upkeep.isWell && inbox.isReadable && mails === 0 && !answers.hasOpen;
+		// A program that is killed changes nothing on the disk.
+		const isShellQuiet = shellWaits.length === 0;
+		return isOwner && isReady && upkeep.isWell && inbox.isReadable && mails === 0 && !answers.hasOpen && isShellQuiet;
 	}
 
-	/** What is done every second. While nothing is under way it costs five looks at when something changed. */
+	/** What is done every second. While nothing is under way it costs six looks at when something changed. */
 	function sweep(): void {
 		if (isAtRest() && rest.isUndisturbed()) {
 			saveState();
@@ -288,6 +299,7 @@ export function openSession(
 		const wasOwner = isOwner;
 		isOwner = presence.isOwner();
 		if (isOwner && !wasOwner) takeOver(true);
+		if (isOwner) showShellWait();
 		if (!isOwner || !isReady) return;
 		if (answers.hasOpen && performance.now() >= repliesNotBefore) {
 			repliesNotBefore = performance.now() + retryMs;
@@ -299,6 +311,29 @@ export function openSession(
 		else if (canWake && gate.isOpen) hasMore = handover.whenIdle();
 		else inbox.look();
 		if (hasMore) setImmediate(guarded(pump));
+	}
+
+	function lookIntoShell(): readonly ShellWait[] {
+		shellWaits = running.shellWaits(address);
+		return shellWaits;
+	}
+
+	/** Says in the record on whom a program in this session's shell waits; an ask of the session itself comes first. */
+	function showShellWait(): void {
+		const [wait] = asks.isWaiting ? [] : lookIntoShell();
+		const to = wait?.to ?? "";
+		if (to !== shownWait && !asks.isWaiting) presence.update({ waitingOn: to, ticket: wait?.ticket });
+		shownWait = to;
+	}
+
+	/**
+	 * Says in the record what mail of this run carries, for its shell. At the end of a run it stays: what the run has started
+	 * and left behind must not count anew.
+	 */
+	function showHops(): void {
+		if (hops.count === shownHops) return;
+		shownHops = hops.count;
+		presence.update({ hops: shownHops });
 	}
 
 	/** No prompt came, or the one that came started no run: what mail starts now is its own. */
@@ -468,16 +503,19 @@ export function openSession(
 		input() {
 			gate.prompted();
 			hops.userInput();
+			if (runStart !== undefined) guarded(showHops)();
 		},
 		agentStarted() {
 			if (runStart !== undefined) return;
 			runStart = { leaf: ctx.sessionManager.getLeafId() };
 			hops.started();
-			presence.update({ state: "busy" });
 			handover.runStarted();
+			shownHops = hops.count;
+			presence.update({ state: "busy", hops: shownHops });
 		},
 		context() {
 			guarded(handover.conclude)();
+			guarded(showHops)();
 			guarded(refresh)();
 		},
 		turnEnded({ outcome, toolResults, entries }) {

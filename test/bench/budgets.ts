@@ -10,6 +10,7 @@ export interface Budget {
 export const budgets = {
 	warmStart: { text: "≤ empty + 20 ms", most: 20 },
 	coldStart: { text: "≤ empty + 40 ms", most: 40 },
+	program: { text: "≤ 2.5 × empty", most: 2.5 },
 	durable: { text: "≤ 1.3 × bare", most: 1.3 },
 	fast: { text: "≥ 5000 mails/s", least: 5000 },
 	notice: { text: "≤ 15 ms", most: 15 },

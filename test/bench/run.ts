@@ -13,6 +13,7 @@ import { type Machine, machineWith, makeFolder } from "./machine.ts";
 import { memory } from "./memory.ts";
 import { notice } from "./notice.ts";
 import { oldStart } from "./old-start.ts";
+import { program } from "./program.ts";
 import { failuresOf, type Measured, type Question, type Report, reportText } from "./report.ts";
 import { screen } from "./screen.ts";
 import { send } from "./send.ts";
@@ -20,7 +21,20 @@ import { senders } from "./senders.ts";
 import { start } from "./start.ts";
 
 const questions: ReadonlyMap<string, Question> = new Map(
-	Object.entries({ start, send, senders, age, crowd, notice, backlog, "old-start": oldStart, screen, memory, idle }),
+	Object.entries({
+		start,
+		program,
+		send,
+		senders,
+		age,
+		crowd,
+		notice,
+		backlog,
+		"old-start": oldStart,
+		screen,
+		memory,
+		idle,
+	}),
 );
 
 const usage = `Usage: npm run bench [-- [name …] [--quick] [--check] [--json]]

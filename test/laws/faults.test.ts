@@ -542,6 +542,8 @@ const harmless = new Map([
 	["entry <id>/new/<name>.json", "looked at again soon"],
 	["read <id>/new/<name>.json", "looked at again soon"],
 	["read <id>/sent/<name>.json", "looked for under its id"],
+	["entry <id>/sent/<name>.json.retracted", "an ask looks again in a second whether it was taken back"],
+	["entry <id>/tmp/<name>.json", "the same"],
 	["read <id>/cur/<name>.json.open", "counts as no try"],
 	["read running/<id>.json", "read again soon"],
 	["entry running/<id>.json", "looked at again soon"],
@@ -554,6 +556,7 @@ const harmless = new Map([
 	["changed ", "everything is looked at then"],
 	["changed <id>", "everything is looked at then"],
 	["changed running/<id>.json", "everything is looked at then"],
+	["changed <id>/waiting", "everything is looked at then"],
 	["read <id>/state.json", "made again from the files"],
 	["replace <id>/state.json", "written again soon; a mark that depends on it stays until then"],
 ]);

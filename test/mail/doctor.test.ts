@@ -19,6 +19,7 @@ import { type Disk, nodeDisk, type Space } from "../../src/mail/disk.ts";
 import { type DiagnoseOptions, diagnose, reportOf } from "../../src/mail/doctor.ts";
 import { type Finding, quoted } from "../../src/mail/finding.ts";
 import type { Processes } from "../../src/mail/process.ts";
+import { takeForProgram } from "../../src/mail/program.ts";
 import { openRunning, type SessionFields } from "../../src/mail/running.ts";
 import { settingsPath } from "../../src/mail/settings.ts";
 import {
@@ -41,6 +42,7 @@ import {
 const self = { pid: 100, started: "5000", boot: "boot-1", namespace: "pid:[1]" };
 const fields: SessionFields = { name: "reviewer", cwd: "/work", state: "idle", waitingOn: "" };
 const hourMs = 60 * 60 * 1000;
+const id = "11111111-2222-4333-8444-555555555555";
 
 let root: TestRoot;
 let settingsFile: string;
@@ -558,6 +560,90 @@ describe("mail", () => {
 			expect(problems({ disk })).toHaveLength(count);
 		}
 	});
+});
+
+describe("what stands beside the boxes of a mailbox", () => {
+	const beside = (...names: string[]) => join(root.boxes(bob).folder, ...names);
+	const options = () => ({ disk: nodeDisk(), root: root.path, now: () => root.clockMs, warn: () => {} });
+	const inContainer = () => openRunning({ ...options(), processes: processes({ namespace: "pid:[2]" }) });
+	const here = () => openRunning({ ...options(), processes: processes() });
+
+	beforeEach(() => {
+		root.open(bob);
+	});
+
+	test("is well when it is the mark of a program, and signs of processes that live", () => {
+		takeForProgram(nodeDisk(), root.path, bob);
+		here().standby(bob).leave(fields);
+		here().waitInShell(bob, { id, to: alice, ticket: 1 }, fields);
+		expect(problems()).toEqual([]);
+	});
+
+	test("D7 is a sign from another container, which may keep a folder or an answer for ever", () => {
+		inContainer().standby(bob).leave(fields);
+		expectMended("warning", /standby\/\S+ is the sign of process \d+ in another container, or of one that has ended/);
+		inContainer().waitInShell(bob, { id, to: alice, ticket: 1 }, fields);
+		expectMended("warning", /waiting\/\S+ is the sign of process \d+ in another container, or of one that has ended/);
+	});
+
+	test.each(["standby", "waiting"])("is no sign, in %s", (kind) => {
+		mkdirSync(beside(kind));
+		writeFileSync(beside(kind, "mine"), "");
+		expect(problems()).toEqual([]);
+		aheadMs = hourMs;
+		expectMended("warning", /is no sign of a process and is passed over$/);
+	});
+
+	test.each(["standby", "waiting"])("is no folder of signs, but a file named %s", (kind) => {
+		writeFileSync(beside(kind), "");
+		expectMended("warning", /stands where processes leave signs, and is no folder$/);
+	});
+
+	test("is no mark of a program, but a folder", () => {
+		mkdirSync(beside("program"));
+		expectMended("warning", /is no mark of a program, since it is no file$/);
+	});
+});
+
+describe("the mailbox of a program", () => {
+	const start = () => {
+		takeForProgram(nodeDisk(), root.path, "ci");
+		runs("ci", { name: "ci", program: true });
+	};
+
+	test("is counted as one, and read by the program, and not by a session", () => {
+		start();
+		runs(alice);
+		expect(examined().map(({ what }) => what)).toContain(
+			"1 session and 1 program run, and every record is one of them",
+		);
+		sent(root.open(alice), { to: "ci" });
+		aheadMs = 3 * hourMs;
+		expect(problem()).toMatchObject({
+			what: expect.stringMatching(/^mail waits for [23] hours for ci, which runs$/),
+			mend: "run: pi-session-mail read --all --from ci",
+		});
+	});
+
+	test("PSM-026 is named as one when its process has ended", () => {
+		start();
+		pids.clear();
+		expectMended("warning", /^program ci \(ci\) is recorded as running/);
+	});
+
+	test("is no concern when it goes with the program", () => {
+		const { new: inbox } = root.boxes("ask-abcdefgh01234567");
+		mkdirSync(inbox, { recursive: true, mode: 0o700 });
+		writeFileSync(join(inbox, "mine"), "");
+		expect(problems()).toEqual([]);
+	});
+});
+
+test("a mail root that nobody has needed yet is well", () => {
+	rmSync(root.path, { recursive: true });
+	const found = examined({ address: undefined, needsRoot: false });
+	expect(found.map(({ level }) => level)).toEqual(["ok", "ok"]);
+	expect(found[0]?.what).toMatch(/^there is no mail on this machine yet: \S+root is not there$/);
 });
 
 describe("what was left behind", () => {

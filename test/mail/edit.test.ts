@@ -241,7 +241,7 @@ describe("D28 a mail that is changed before its recipient claimed it", () => {
 		expect(mailbox.edit(old, newText)).toEqual({
 			ok: false,
 			code: "mailbox_full",
-			message: `Nothing was sent: ${bob} already has 256 unread mails; try again when it has read some. The mail was taken back, and its new text is kept: the next start of this session sends it.`,
+			message: `Nothing was sent: ${bob} already has 256 unread mails; try again when it has read some. The mail was taken back, and its new text is kept: the next start sends it.`,
 		});
 		root.clockMs += 40 * dayMs;
 		for (const _ of mailbox.removeLeftovers());

@@ -66,6 +66,16 @@ describe("the frame", () => {
 		);
 	});
 
+	test("PSM-054 calls a program a program, whatever its name, and says when it has no mailbox for an answer", () => {
+		const x = { program: true } as const;
+		expect(firstLine(show({ envelope: { from: "reviewer", x } }))).toBe(
+			"[mailbox] From reviewer (reviewer, working in /src/app), a program on this machine. It sent a message, which expects no answer. If one is wanted, send it with session_mail_send to reviewer.",
+		);
+		expect(firstLine(show({ envelope: { from: "send-abcdefgh01234567", x }, sender: undefined }))).toBe(
+			"[mailbox] From send-abc (send-abcdefgh01234567), a program on this machine. It sent a message, and has no mailbox for an answer.",
+		);
+	});
+
 	test("PSM-054 leaves out the folder and uses the short id when the sender is not running", () => {
 		expect(firstLine(show({ sender: undefined }))).toMatch(
 			`[mailbox] From 0197a3f2 (${sender}), another Pi session on this machine. `,

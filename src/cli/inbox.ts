@@ -1,0 +1,147 @@
+import type { Envelope } from "../mail/envelope.ts";
+import type { Running } from "../mail/running.ts";
+import { field, manyLines } from "../mail/text.ts";
+import { senderName } from "../session/label.ts";
+import { untilInterrupted } from "./interrupt.ts";
+import { memberFor } from "./machine.ts";
+import { type Call, UsageError } from "./main.ts";
+import type { Member, ReadMail } from "./member.ts";
+import { wholeNumber } from "./number.ts";
+import type { Printed } from "./schemas.ts";
+
+type Mail = Printed["read"]["mails"][number];
+
+/** `inbox`: what waits. */
+export async function inbox(call: Call): Promise<number> {
+	const { out } = call;
+	const member = memberFor(call, "send");
+	if (member === undefined) return 1;
+	try {
+		if (member.who.type === "passing") {
+			out.fail("no_name", "Nothing was done: say whose mail it is with --from NAME, or set PI_SESSION_MAIL_NAME.");
+			return 1;
+		}
+		const waiting = member.inbox();
+		if ("ok" in waiting) {
+			out.fail(waiting.code, waiting.message);
+			return 1;
+		}
+		const mails = waiting.map(({ envelope }) => mailOf(envelope, member.running));
+		const printed: Printed["inbox"] = { mails };
+		if (out.isJson) await out.printJson(printed);
+		else if (mails.length === 0) await out.print("No mail waits.");
+		else await out.print(mails.map((mail) => mailLine(mail)).join("\n"));
+		return 0;
+	} finally {
+		member.close();
+	}
+}
+
+/** `read`: claims mail and prints it. */
+export async function read(call: Call): Promise<number> {
+	const { out } = call;
+	const [id, ...rest] = call.words;
+	const isAll = call.has("all");
+	if (rest.length > 0 || (isAll && id !== undefined)) throw new UsageError("read takes one id, or --all");
+	const seconds = wholeNumber(call, "wait", maxWaitSeconds);
+	const member = memberFor(call, "send");
+	if (member === undefined) return 1;
+	try {
+		const code = seconds === undefined || id !== undefined ? 0 : await waitForMail(call, member, seconds);
+		if (code !== 0) return code;
+		const mails: Mail[] = [];
+		const unseen: ReadMail[] = [];
+		for (let count = 0; count < (isAll ? maxAtOnce : 1); count++) {
+			const mail = member.read(id);
+			if (mail !== undefined && "ok" in mail) {
+				out.fail(mail.code, mail.message);
+				return 1;
+			}
+			if (mail === undefined) break;
+			const shown = mailOf(mail.envelope, member.running);
+			if (!out.isJson && !(await out.print(mailText(shown, count > 0)))) return 0;
+			if (!out.isJson && !mail.isOld) member.done(mail);
+			mails.push(shown);
+			if (!mail.isOld) unseen.push(mail);
+		}
+		const printed: Printed["read"] = { mails };
+		if (out.isJson && (await out.printJson(printed))) for (const mail of unseen) member.done(mail);
+		if (mails.length === 0 && out.isInteractive && !out.isJson) out.note("No mail waits.");
+		return 0;
+	} finally {
+		member.close();
+	}
+}
+
+const maxWaitSeconds = 7 * 24 * 60 * 60;
+
+/** Waits until mail is there, listed like a session; returns 0 or the exit code. */
+async function waitForMail({ out }: Call, member: Member, seconds: number): Promise<number> {
+	const hasMail = () => {
+		const waiting = member.inbox();
+		return "ok" in waiting || waiting.length > 0;
+	};
+	// What a program must not read is refused at once, by whoever reads.
+	if (member.who.type !== "named" || hasMail()) return 0;
+	const interrupt = untilInterrupted();
+	const seen = member.appear();
+	if (!seen.ok) {
+		out.fail(seen.code, seen.message);
+		return 1;
+	}
+	return new Promise((resolve) => {
+		const end = (code: number) => {
+			clearTimeout(timer);
+			stop();
+			interrupt.end();
+			resolve(code);
+		};
+		const timer = setTimeout(() => end(noMail), seconds * 1000);
+		const stop = member.watch(() => hasMail() && end(0));
+		interrupt.signal.addEventListener("abort", () => end(interrupt.exitCode ?? 130));
+	});
+}
+
+const noMail = 4;
+
+/** An inbox holds no more than that, answers excepted. */
+const maxAtOnce = 1000;
+
+/** What is printed of a mail with `--json`. */
+export function mailOf(envelope: Envelope, running: Member["running"] | Running): Mail {
+	const { id, from, to, kind, hops, in_reply_to, status, ts, body, x } = envelope;
+	return {
+		id,
+		from,
+		fromName: senderName(envelope, running.find(from)?.name),
+		to,
+		kind,
+		hops,
+		inReplyTo: in_reply_to,
+		status,
+		ts,
+		program: x?.program === true,
+		body,
+	};
+}
+
+/** A mail as one line. */
+export function mailLine({ id, fromName, kind, ts, body, status }: Mail): string {
+	const first = body.split("\n").find((line) => line.trim() !== "") ?? "";
+	const what = kind === "reply" ? `reply (${field(status, 20)})` : kind;
+	return [field(id, 40), field(ts, 24), what, fromName, field(first, 100)].join("  ");
+}
+
+function mailText(mail: Mail, isNext: boolean): string {
+	const { id, from, fromName, kind, ts, status, inReplyTo, body } = mail;
+	return [
+		...(isNext ? [""] : []),
+		`From: ${fromName} (${from})`,
+		`Kind: ${kind}${kind === "reply" ? `, status ${field(status, 20)}` : ""}`,
+		`Id: ${field(id, 40)}`,
+		...(inReplyTo.length === 0 ? [] : [`Answers: ${inReplyTo.map((answered) => field(answered, 40)).join(", ")}`]),
+		`Date: ${field(ts, 40)}`,
+		"",
+		manyLines(body),
+	].join("\n");
+}

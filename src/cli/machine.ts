@@ -1,0 +1,51 @@
+import { readFileSync } from "node:fs";
+import { nodeDisk } from "../mail/disk.ts";
+import { systemProcesses } from "../mail/process.ts";
+import { mailRoot } from "../mail/root.ts";
+import { openRunning, type Running } from "../mail/running.ts";
+import { openSettings, settingsPath } from "../mail/settings.ts";
+import type { Call } from "./main.ts";
+import { type Machine, type Member, openMember } from "./member.ts";
+import { surroundingSession, whoIsIt } from "./who.ts";
+
+/** The machine that this program runs on. What goes wrong is said on standard error, each thing once. */
+export function thisMachine({ env, out }: Call): Machine {
+	const said = new Set<string>();
+	const warn = (text: string) => {
+		if (said.has(text)) return;
+		said.add(text);
+		out.note(`warning: ${text}`);
+	};
+	const disk = nodeDisk();
+	const now = Date.now;
+	const settings = openSettings({ disk, file: settingsPath(env), now, warn });
+	return { disk, processes: systemProcesses(), now, root: mailRoot(env), settings: settings.read, warn };
+}
+
+/** The sessions and programs that run, for a command that is no member. */
+export function runningOn({ disk, processes, now, root, warn }: Machine): Running {
+	return openRunning({ disk, root, processes, now, warn: (path, why) => warn(`${path}: ${why}`) });
+}
+
+/** The member that a command acts as; undefined, with the reason said, when it cannot. `anyName`: reading asks for a name alone. */
+export function memberFor(call: Call, purpose: "ask" | "send", machine = thisMachine(call)): Member | undefined {
+	const { env, out } = call;
+	const inside = surroundingSession(env, runningOn(machine), machine.processes);
+	const who = whoIsIt(
+		call.text("from") ?? (inside === undefined ? env.PI_SESSION_MAIL_NAME || undefined : undefined),
+		inside,
+	);
+	const opened = who.ok ? openMember({ machine, who: who.who, name: callerName(), purpose, cwd: process.cwd() }) : who;
+	if (opened.ok) return opened.member;
+	out.fail(opened.code, opened.message);
+	return undefined;
+}
+
+/** What a program without a name is called in lists: what has started it. */
+function callerName(): string {
+	try {
+		return readFileSync(`/proc/${process.ppid}/comm`, "utf8").trim() || "shell";
+	} catch {
+		return "shell";
+	}
+}

@@ -1,0 +1,131 @@
+import { parseArgs } from "node:util";
+import { type Command, type CommandName, commandNamed, commands, commonOptions, type Option } from "./commands.ts";
+import { commandHelp, nearest, overallHelp } from "./help.ts";
+import { createOutput, type Output } from "./output.ts";
+
+/** What a command is given. */
+export interface Call {
+	/** The words behind its name. */
+	words: readonly string[];
+	/** The value of an option; undefined when it was not given. */
+	text(option: string): string | undefined;
+	/** Whether an option without a value was given. */
+	has(option: string): boolean;
+	out: Output;
+	env: NodeJS.ProcessEnv;
+}
+
+/** Runs a command and returns its exit code. Throws {@link UsageError}. */
+export type Run = (call: Call) => Promise<number>;
+
+/** The command cannot be understood; the message says why. */
+export class UsageError extends Error {
+	override readonly name = "UsageError";
+}
+
+/** Runs the program and sets its exit code. Throws nothing. */
+export async function main(argv: readonly string[]): Promise<void> {
+	const isJson = argv.includes("--json");
+	const out = createOutput(isJson);
+	try {
+		process.exitCode = await dispatch(argv, out);
+	} catch (error) {
+		const isUsage = error instanceof UsageError;
+		out.fail(isUsage ? "usage" : "failed", error instanceof Error ? error.message : String(error));
+		process.exitCode = isUsage ? 2 : 1;
+	}
+}
+
+async function dispatch(argv: readonly string[], out: Output): Promise<number> {
+	const [first, ...rest] = argv;
+	if (first === undefined) {
+		out.note(overallHelp());
+		return 2;
+	}
+	if (first === "--version") {
+		await out.print(version);
+		return 0;
+	}
+	if (first === "--help" || first === "-h" || first === "help") {
+		const about = rest[0] === undefined ? undefined : await known(rest[0]);
+		await out.print(about === undefined ? overallHelp() : commandHelp(...about));
+		return 0;
+	}
+	const [name, command] = await known(first);
+	const { values, positionals } = await parsed(name, command, rest);
+	if (values.help === true) {
+		await out.print(commandHelp(name, command));
+		return 0;
+	}
+	const run = await load[name]();
+	return run({
+		words: positionals,
+		text(option) {
+			const value = values[option];
+			return typeof value === "string" ? value : undefined;
+		},
+		has: (option) => values[option] === true,
+		out,
+		env: process.env,
+	});
+}
+
+declare const PACKAGE_VERSION: string | undefined;
+/** Put in by the bundler. */
+const version = typeof PACKAGE_VERSION === "string" ? PACKAGE_VERSION : "0.0.0 (source)";
+
+/** Each command's code, loaded when it is called. */
+const load: Record<CommandName, () => Promise<Run>> = {
+	list: async () => (await import("./list.ts")).list,
+	send: async () => (await import("./send.ts")).send,
+	ask: async () => (await import("./ask.ts")).ask,
+	inbox: async () => (await import("./inbox.ts")).inbox,
+	read: async () => (await import("./inbox.ts")).read,
+	reply: async () => (await import("./send.ts")).reply,
+	sent: async () => (await import("./sent.ts")).sent,
+	edit: async () => (await import("./sent.ts")).edit,
+	retract: async () => (await import("./sent.ts")).retract,
+	watch: async () => (await import("./watch.ts")).watch,
+	doctor: async () => (await import("./doctor.ts")).doctor,
+	prune: async () => (await import("./prune.ts")).prune,
+	completion: async () => (await import("./completion.ts")).completion,
+};
+
+async function known(typed: string): Promise<[CommandName, Command]> {
+	const found = commandNamed(typed);
+	if (found !== undefined) return found;
+	const names = [...Object.keys(commands), "--help", "--version"];
+	const what = typed.startsWith("-") ? "option" : "command";
+	throw new UsageError(`there is no ${what} ${shown(typed)}${await nearest(typed, names)}. ${seeHelp()}`);
+}
+
+async function parsed(name: string, command: Command, args: readonly string[]) {
+	const options: Record<string, Option> = { ...command.options, ...commonOptions };
+	try {
+		const config = Object.fromEntries(
+			Object.entries(options).map(([option, { type, short }]) => [option, { type, ...(short && { short }) }]),
+		);
+		return parseArgs({ args: [...args], options: config, allowPositionals: true });
+	} catch (error) {
+		const message = error instanceof Error ? error.message : String(error);
+		const [, typed] = /^Unknown option '(--?[^']*)'/.exec(message) ?? [];
+		if (typed === undefined) throw new UsageError(`${firstSentence(message)}. ${seeHelp(name)}`);
+		const names = Object.keys(options).map((option) => `--${option}`);
+		throw new UsageError(
+			`${name} has no option ${shown(typed)}${await nearest(typed, names)}. A text that begins with - goes behind --. ${seeHelp(name)}`,
+		);
+	}
+}
+
+function seeHelp(name?: string): string {
+	return `See: pi-session-mail ${name === undefined ? "" : `${name} `}--help`;
+}
+
+function firstSentence(text: string): string {
+	return text.split(/\.(?:\s|$)/, 1)[0] ?? text;
+}
+
+/** What was typed, as part of a line. */
+function shown(typed: string): string {
+	return typed.replace(/[^\x20-\x7e]/g, "?").slice(0, 60);
+}

@@ -1,0 +1,90 @@
+import * as z from "zod/mini";
+
+/** What the commands print with `--json`. README.md's table is made of this; the program itself takes only the types. */
+
+const session = z.strictObject({
+	address: z.string(),
+	name: z.optional(z.string()),
+	cwd: z.string(),
+	pid: z.int(),
+	state: z.enum(["idle", "busy"]),
+	waitingOn: z.string(),
+	updated: z.string(),
+	program: z.boolean(),
+	receiving: z.boolean(),
+	self: z.boolean(),
+});
+
+const mail = z.strictObject({
+	id: z.string(),
+	from: z.string(),
+	fromName: z.string(),
+	to: z.string(),
+	kind: z.enum(["request", "reply", "message", "ask"]),
+	hops: z.int(),
+	inReplyTo: z.array(z.string()),
+	status: z.string(),
+	ts: z.string(),
+	program: z.boolean(),
+	body: z.string(),
+});
+
+const status = z.enum(["queued", "taken", "read", "held", "failed", "answered", "retracted"]);
+
+/** What stands in several of them. */
+export const parts = { session, mail, status };
+
+export const schemas = {
+	list: z.strictObject({ sessions: z.array(session) }),
+	send: z.strictObject({
+		id: z.string(),
+		from: z.string(),
+		to: z.string(),
+		kind: z.enum(["message", "request"]),
+		running: z.boolean(),
+		durable: z.boolean(),
+		duplicate: z.boolean(),
+		notes: z.array(z.string()),
+	}),
+	ask: z.strictObject({
+		id: z.string(),
+		to: z.string(),
+		outcome: z.enum(["answered", "timed-out", "stopped-running", "withdrawn", "taken-back", "stopped-by-user"]),
+		answer: z.optional(z.strictObject({ status: z.string(), fromName: z.string(), body: z.string() })),
+	}),
+	inbox: z.strictObject({ mails: z.array(mail) }),
+	read: z.strictObject({ mails: z.array(mail) }),
+	reply: z.strictObject({ id: z.string(), to: z.string(), inReplyTo: z.array(z.string()), status: z.string() }),
+	sent: z.strictObject({
+		mails: z.array(
+			z.strictObject({
+				id: z.string(),
+				to: z.string(),
+				kind: z.enum(["request", "reply", "message", "ask"]),
+				ts: z.string(),
+				status,
+				body: z.string(),
+			}),
+		),
+	}),
+	edit: z.strictObject({ id: z.string(), to: z.string(), replaces: z.string() }),
+	retract: z.strictObject({ id: z.string(), to: z.string() }),
+	watch: z.union([
+		z.strictObject({ event: z.enum(["started", "ended", "changed"]), at: z.string(), session }),
+		z.strictObject({ event: z.literal("mail"), at: z.string(), mail }),
+		z.strictObject({ event: z.literal("sent"), at: z.string(), id: z.string(), to: z.string(), status }),
+	]),
+	doctor: z.strictObject({
+		findings: z.array(
+			z.strictObject({
+				level: z.enum(["ok", "warning", "error"]),
+				what: z.string(),
+				mend: z.optional(z.string()),
+			}),
+		),
+	}),
+	prune: z.strictObject({ removed: z.array(z.string()), warnings: z.array(z.string()) }),
+};
+
+/** The shape of what a command prints. */
+export type Printed = { [Name in keyof typeof schemas]: z.infer<(typeof schemas)[Name]> };

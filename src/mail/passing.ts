@@ -1,0 +1,24 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import type { Disk } from "./disk.ts";
+
+/**
+ * Removes the folder of a program that has ended and had a passing address. It is moved aside first: whoever delivers at
+ * this moment finds none, and hears that the program has ended. Throws the disk's errors; pruning removes what is left.
+ */
+export function removePassing(disk: Disk, root: string, address: string): void {
+	const folder = join(root, address);
+	if (disk.entry(folder) !== "folder") return;
+	const aside = join(root, `.pruning.${address}.${randomUUID()}`);
+	disk.rename(folder, aside);
+	removeAll(disk, aside);
+}
+
+function removeAll(disk: Disk, folder: string): void {
+	for (const name of disk.list(folder)) {
+		const path = join(folder, name);
+		if (disk.entry(path) === "folder") removeAll(disk, path);
+		else disk.remove(path);
+	}
+	disk.removeFolder(folder);
+}
