@@ -37,7 +37,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 }
 
 async function dispatch(argv: readonly string[], out: Output): Promise<number> {
-	const [first, ...rest] = argv;
+	const [first, ...rest] = commandFirst(argv);
 	if (first === undefined) {
 		out.note(overallHelp());
 		return 2;
@@ -68,6 +68,13 @@ async function dispatch(argv: readonly string[], out: Output): Promise<number> {
 		out,
 		env: process.env,
 	});
+}
+
+/** Puts options that were typed before the command behind it, where the command reads them. */
+function commandFirst(argv: readonly string[]): string[] {
+	let at = 0;
+	while (argv[at] === "--json" || argv[at]?.startsWith("--from")) at += argv[at] === "--from" ? 2 : 1;
+	return [...argv.slice(at, at + 1), ...argv.slice(0, at), ...argv.slice(at + 1)];
 }
 
 declare const PACKAGE_VERSION: string | undefined;

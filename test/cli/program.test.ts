@@ -53,6 +53,15 @@ describe("help", () => {
 	});
 });
 
+test("--from and --json may stand before the command as well as behind it", async () => {
+	home.session(bob, { name: "bob" });
+	const before = await home.run(["--json", "--from", "ci", "send", "bob", "hi"]);
+	expect(before).toMatchObject({ code: 0, stderr: "" });
+	expect(JSON.parse(before.stdout)).toMatchObject({ from: "ci", to: bob });
+	expect(await home.run(["--from=ci", "sent"])).toMatchObject({ code: 0, stdout: expect.stringContaining("hi") });
+	expect(await home.run(["--from", "ci"])).toMatchObject({ code: 2 });
+});
+
 describe("what cannot be understood ends with 2, sends nothing, and says the nearest", () => {
 	test.each([
 		[["lst"], "there is no command lst, did you mean list"],
