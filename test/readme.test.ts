@@ -132,6 +132,14 @@ test.skipIf(!hasTmux())("the mailbox screen looks as README.md shows it", async 
 		const screen = author.screen().join("\n").replaceAll(home.workDir, "/home/me/parser");
 		expect(essence(screen)).toContain(essence(capture(`screen ${tab}`)));
 	}
+	author.type("5");
+	await author.waitForScreen("no settings are set");
+	// Rows are wrapped where the paths of this machine end.
+	const words = (text: string) => text.replaceAll(/\s+/g, " ").replace(/Pi [\d.]+ runs/, "Pi runs");
+	const shown = words(author.screen().join(" "))
+		.replaceAll(home.mailRoot, "/home/me/.local/state/pi-session-mail")
+		.replaceAll(home.agentDir, "/home/me/.pi/agent");
+	expect(shown).toContain(words(capture("screen Doctor")).trim());
 });
 
 test("README.md's table of the screen's keys names each that the screen shows, and no other", () => {
