@@ -77,12 +77,20 @@ test.each([
 	const cwd = join(home.path, "reviews");
 	mkdirSync(cwd);
 	const [author, owner] = await authorAndReviewer(home, { cwd });
-	const record = runningRecord(home, owner.sessionId);
+	const pid = runningRecord(home, owner.sessionId)?.pid;
 	const other = await startPi({ home, args: ["--continue"], cwd });
 	expect(other.sessionId).toBe(owner.sessionId);
 	await eventually(() => heldWarnings(other).length > 0, { what: "The warning" });
 	const before = await sendRequest(author, "reviewer", "check the parser ;; %say It is fine.");
 	expect((await replyTo(home, author, before)).body).toBe("It is fine.");
+	const record = await eventually(
+		() => {
+			const there = runningRecord(home, owner.sessionId);
+			return there?.state === "idle" ? there : undefined;
+		},
+		{ what: "The end of the run" },
+	);
+	expect(record.pid).toBe(pid);
 	await end(other);
 	const { updated: _updated, ...same } = runningRecord(home, owner.sessionId) ?? {};
 	expect(record).toMatchObject(same);
