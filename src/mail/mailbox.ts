@@ -24,7 +24,7 @@ import {
 	parseEnvelope,
 } from "./envelope.ts";
 import { copyOfMark, noteProgress, type Progress } from "./progress.ts";
-import { followEdit } from "./receipt.ts";
+import { followEdit, readReceipt } from "./receipt.ts";
 import { checkRoot } from "./root.ts";
 import { type MailboxState, openState } from "./state.ts";
 
@@ -406,6 +406,9 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 				yield `a mail was not changed, since the session ended meanwhile (${old}); change it again`;
 			} else if (!parsed.ok || parsed.envelope.from !== address) {
 				yield `the new text of a mail that was taken back cannot be read (${path}); send it again, and remove that file`;
+			} else if (wasTakenBack(parsed.envelope.id)) {
+				// Sent before, and only this file was left of the edit.
+				disk.remove(path);
 			} else {
 				const { id, to, kind, body, hops, x } = parsed.envelope;
 				const sent = deliverEdited({ id, to, kind, body, hops, ...x }, path);
@@ -415,6 +418,12 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 			}
 		}
 		return edited;
+	}
+
+	/** Whether the mail that was sent under an id of the sender's choice was taken back. */
+	function wasTakenBack(id: string): boolean {
+		const receipt = readReceipt(disk, boxes.sent, id);
+		return receipt !== undefined && isTakenBack(receipt.name);
 	}
 
 	/** A step that was noted beside a copy that is gone. */

@@ -183,7 +183,10 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function listKeys(item: Item | undefined): string[] {
 		if (memory.isSearching) return ["type to search", "Enter keep", "Esc clear"];
-		const ends = memory.picksFor === undefined ? ["1-5 Tab tabs", "q close"] : ["Esc back"];
+		const leave = memory.picksFor === undefined ? "q close" : "Esc back";
+		// What both keys do first while only what was searched for is shown.
+		const last = memory.places[memory.tab].query === "" ? leave : "Esc clear";
+		const ends = memory.picksFor === undefined ? ["1-5 Tab tabs", last] : [last];
 		switch (memory.tab) {
 			case "sessions":
 				return [
@@ -197,8 +200,12 @@ export function createScreen(parts: ScreenParts): Screen {
 			case "doctor":
 				return ["↑↓", "Enter look again", ...ends];
 			default:
-				return ["↑↓", "Enter open", ...keysFor(item?.listed), "/ search", ...ends];
+				return ["↑↓", "Enter open", ...keysFor(item?.listed), ...(canSearch() ? ["/ search"] : []), ...ends];
 		}
+	}
+
+	function canSearch(): boolean {
+		return memory.tab !== "waiting" && memory.tab !== "doctor";
 	}
 
 	/** What can be done with a mail: only that is shown. */
@@ -280,7 +287,7 @@ export function createScreen(parts: ScreenParts): Screen {
 		const tab = tabs[Number(text) - 1];
 		if (tab !== undefined) show(tab);
 		else if (text === "q") back(place);
-		else if (text === "/") memory.isSearching = memory.tab !== "waiting" && memory.tab !== "doctor";
+		else if (text === "/") memory.isSearching = canSearch();
 		else if (text === "c" && memory.tab === "sessions") toggleClosed();
 		else if (text === "y" && item?.address !== undefined) copy(item.address);
 		else if (text === "w" && item?.address !== undefined) parts.done({ type: "write", to: item.address });

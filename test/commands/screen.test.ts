@@ -781,11 +781,27 @@ describe("in the lists", () => {
 		expect(shown()).not.toContain("parser");
 		await press("\u007f", "\u007f", "\u007f", enter);
 		expect(shown()).toContain("about the parser");
+		// q does here what Esc does: it does not close the screen yet.
+		expect(shown()).toContain("Esc clear");
+		expect(shown()).not.toContain("q close");
 		await press(esc);
 		expect(shown()).toContain("lunch");
+		expect(shown()).toContain("q close");
 		await press("/", "z", "z");
 		expect(shown()).toContain("Nothing has these words.");
 		await press(esc, "q");
+	});
+
+	test("/ is named as a key only where it searches", async () => {
+		await open();
+		expect(shown()).toContain("/ search");
+		for (const tab of ["3", "5"]) {
+			await press(tab);
+			expect(shown()).not.toContain("/ search");
+			await press("/");
+			expect(shown()).not.toContain("type to search");
+		}
+		await press("q");
 	});
 
 	test("mail that arrives appears within a second, and the cursor stays on its mail", async () => {

@@ -114,6 +114,26 @@ describe("D28 a mail that is changed before its recipient claimed it", () => {
 		},
 	);
 
+	test.each(["taken back", "changed once more"])(
+		"L2 whose leftover could not be removed is not sent by the next start when it was %s since",
+		(what) => {
+			const root = testRoot();
+			const faults = faultyDisk();
+			const mailbox = root.open(alice, { disk: faults.disk });
+			const old = mailbox.deliver({ to: bob, kind: "request", body: oldText, hops: 0 });
+			if (!old.ok) throw new Error(old.message);
+			faults.failWith((_n, { name, paths }) => (name === "remove" && paths[0]?.endsWith(".edit") ? "EIO" : undefined));
+			const changed = mailbox.edit(old, newText);
+			faults.heal();
+			if (!changed.ok) throw new Error(changed.message);
+			if (what === "taken back") expect(mailbox.retract(changed)).toBe(true);
+			else expect(mailbox.edit(changed, "Please look at branch z.").ok).toBe(true);
+			expect(root.start(alice).warnings).toEqual([]);
+			const left = what === "taken back" ? [] : ["Please look at branch z."];
+			expect([textsIn(root, "new"), root.names(alice, "tmp")]).toEqual([left, []]);
+		},
+	);
+
 	test("is left as it is when its recipient was faster", () => {
 		const { root, mailbox, old } = setUp();
 		root.open(bob).claim(old.name);
