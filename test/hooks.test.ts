@@ -10,8 +10,8 @@ import type { Envelope } from "../src/mail/envelope.ts";
 import type { SentCopy } from "../src/mail/mailbox.ts";
 import { mailRoot } from "../src/mail/root.ts";
 import { envelopeText, fail, type Operation, watchedDisk } from "./support/disk.ts";
-import { later, useFakeMachine } from "./support/fake-machine.ts";
-import { type Extension, FakePi, type FakePiOptions, makePeer, type Peer, startFakePi } from "./support/fake-pi.ts";
+import { later, seasonedPi, useFakeMachine } from "./support/fake-machine.ts";
+import { type Extension, FakePi, makePeer, type Peer, startFakePi } from "./support/fake-pi.ts";
 
 const seams = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));
 vi.mock(import("../src/mail/disk.ts"), async (importOriginal) => {
@@ -49,14 +49,6 @@ interface Inbound {
 	path: string;
 	requests: SentCopy[];
 	handled?: boolean;
-}
-
-/** A session that has had a run: its file exists and its gate is open. */
-async function seasonedPi(options: FakePiOptions = {}): Promise<FakePi> {
-	const pi = await startFakePi(options);
-	await pi.run({ prompt: "hello" });
-	await later(0);
-	return pi;
 }
 
 function send(pi: FakePi, to: unknown = peer.address, body: unknown = "please"): Payload {

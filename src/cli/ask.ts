@@ -4,7 +4,7 @@ import type { AskOutcome, AskProgress } from "../session/asks.ts";
 import { senderName } from "../session/label.ts";
 import { bodyOf } from "./body.ts";
 import { untilInterrupted } from "./interrupt.ts";
-import { memberFor } from "./machine.ts";
+import { asMember, refused } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
 import type { Member } from "./member.ts";
 import { wholeNumber } from "./number.ts";
@@ -17,14 +17,9 @@ export async function ask(call: Call): Promise<number> {
 	if (to === undefined) throw new UsageError("say who is asked: pi-session-mail ask TO TEXT");
 	const seconds = wholeNumber(call, "timeout", maxSeconds);
 	const body = await bodyOf(words, call);
-	if (!body.ok) {
-		out.fail(body.code, body.message);
-		return 1;
-	}
+	if (!body.ok) return refused(call, body);
 	const interrupt = untilInterrupted();
-	const member = memberFor(call, "ask");
-	if (member === undefined) return 1;
-	try {
+	return asMember(call, "ask", async (member) => {
 		const outcome = await member.ask({
 			to,
 			message: body.text,
@@ -33,15 +28,9 @@ export async function ask(call: Call): Promise<number> {
 			onProgress: (progress) => out.progress(progressText(progress)),
 		});
 		out.progress(undefined);
-		if ("ok" in outcome) {
-			out.fail(outcome.code, outcome.message);
-			return 1;
-		}
-		return await printed(call, member, outcome, interrupt.exitCode);
-	} finally {
-		member.close();
-		interrupt.end();
-	}
+		if ("ok" in outcome) return refused(call, outcome);
+		return printed(call, member, outcome, interrupt.exitCode);
+	}).finally(interrupt.end);
 }
 
 const maxSeconds = 7 * 24 * 60 * 60;

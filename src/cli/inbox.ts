@@ -1,9 +1,9 @@
 import type { Envelope } from "../mail/envelope.ts";
 import type { Running } from "../mail/running.ts";
-import { field, manyLines } from "../mail/text.ts";
+import { field, firstLine, manyLines } from "../mail/text.ts";
 import { senderName } from "../session/label.ts";
 import { untilInterrupted } from "./interrupt.ts";
-import { memberFor } from "./machine.ts";
+import { asMember, refused } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
 import type { Member, ReadMail } from "./member.ts";
 import { wholeNumber } from "./number.ts";
@@ -14,27 +14,20 @@ type Mail = Printed["read"]["mails"][number];
 /** `inbox`: what waits. */
 export async function inbox(call: Call): Promise<number> {
 	const { out } = call;
-	const member = memberFor(call, "send");
-	if (member === undefined) return 1;
-	try {
+	return asMember(call, "send", async (member) => {
 		if (member.who.type === "passing") {
 			out.fail("no_name", "Nothing was done: say whose mail it is with --from NAME, or set PI_SESSION_MAIL_NAME.");
 			return 1;
 		}
 		const waiting = member.inbox();
-		if ("ok" in waiting) {
-			out.fail(waiting.code, waiting.message);
-			return 1;
-		}
+		if ("ok" in waiting) return refused(call, waiting);
 		const mails = waiting.map(({ envelope }) => mailOf(envelope, member.running));
 		const printed: Printed["inbox"] = { mails };
 		if (out.isJson) await out.printJson(printed);
 		else if (mails.length === 0) await out.print("No mail waits.");
 		else await out.print(mails.map((mail) => mailLine(mail)).join("\n"));
 		return 0;
-	} finally {
-		member.close();
-	}
+	});
 }
 
 /** `read`: claims mail and prints it. */
@@ -44,19 +37,14 @@ export async function read(call: Call): Promise<number> {
 	const isAll = call.has("all");
 	if (rest.length > 0 || (isAll && id !== undefined)) throw new UsageError("read takes one id, or --all");
 	const seconds = wholeNumber(call, "wait", maxWaitSeconds);
-	const member = memberFor(call, "send");
-	if (member === undefined) return 1;
-	try {
+	return asMember(call, "send", async (member) => {
 		const code = seconds === undefined || id !== undefined ? 0 : await waitForMail(call, member, seconds);
 		if (code !== 0) return code;
 		const mails: Mail[] = [];
 		const unseen: ReadMail[] = [];
 		for (let count = 0; count < (isAll ? maxAtOnce : 1); count++) {
 			const mail = member.read(id);
-			if (mail !== undefined && "ok" in mail) {
-				out.fail(mail.code, mail.message);
-				return 1;
-			}
+			if (mail !== undefined && "ok" in mail) return refused(call, mail);
 			if (mail === undefined) break;
 			const shown = mailOf(mail.envelope, member.running);
 			if (!out.isJson && !(await out.print(mailText(shown, count > 0)))) return 0;
@@ -68,15 +56,13 @@ export async function read(call: Call): Promise<number> {
 		if (out.isJson && (await out.printJson(printed))) for (const mail of unseen) member.done(mail);
 		if (mails.length === 0 && out.isInteractive && !out.isJson) out.note("No mail waits.");
 		return 0;
-	} finally {
-		member.close();
-	}
+	});
 }
 
 const maxWaitSeconds = 7 * 24 * 60 * 60;
 
 /** Waits until mail is there, listed like a session; returns 0 or the exit code. */
-async function waitForMail({ out }: Call, member: Member, seconds: number): Promise<number> {
+async function waitForMail(call: Call, member: Member, seconds: number): Promise<number> {
 	const hasMail = () => {
 		const waiting = member.inbox();
 		return "ok" in waiting || waiting.length > 0;
@@ -85,10 +71,7 @@ async function waitForMail({ out }: Call, member: Member, seconds: number): Prom
 	if (member.who.type !== "named" || hasMail()) return 0;
 	const interrupt = untilInterrupted();
 	const seen = member.appear();
-	if (!seen.ok) {
-		out.fail(seen.code, seen.message);
-		return 1;
-	}
+	if (!seen.ok) return refused(call, seen);
 	return new Promise((resolve) => {
 		const end = (code: number) => {
 			clearTimeout(timer);
@@ -127,9 +110,8 @@ export function mailOf(envelope: Envelope, running: Member["running"] | Running)
 
 /** A mail as one line. */
 export function mailLine({ id, fromName, kind, ts, body, status }: Mail): string {
-	const first = body.split("\n").find((line) => line.trim() !== "") ?? "";
 	const what = kind === "reply" ? `reply (${field(status, 20)})` : kind;
-	return [field(id, 40), field(ts, 24), what, fromName, field(first, 100)].join("  ");
+	return [field(id, 40), field(ts, 24), what, fromName, field(firstLine(body), 100)].join("  ");
 }
 
 function mailText(mail: Mail, isNext: boolean): string {

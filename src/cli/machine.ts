@@ -27,8 +27,8 @@ export function runningOn({ disk, processes, now, root, warn }: Machine): Runnin
 	return openRunning({ disk, root, processes, now, warn: (path, why) => warn(`${path}: ${why}`) });
 }
 
-/** The member that a command acts as; undefined, with the reason said, when it cannot. `anyName`: reading asks for a name alone. */
-export function memberFor(call: Call, purpose: "ask" | "send", machine = thisMachine(call)): Member | undefined {
+/** The member that a command acts as; undefined, with the reason said, when it cannot. */
+function memberFor(call: Call, purpose: "ask" | "send", machine: Machine): Member | undefined {
 	const { env, out } = call;
 	const inside = surroundingSession(env, runningOn(machine), machine.processes);
 	const who = whoIsIt(
@@ -39,6 +39,28 @@ export function memberFor(call: Call, purpose: "ask" | "send", machine = thisMac
 	if (opened.ok) return opened.member;
 	out.fail(opened.code, opened.message);
 	return undefined;
+}
+
+/** Runs what a command does as its member, and ends the membership. The exit code is 1 when it can be no member. */
+export async function asMember(
+	call: Call,
+	purpose: "ask" | "send",
+	run: (member: Member) => Promise<number>,
+	machine = thisMachine(call),
+): Promise<number> {
+	const member = memberFor(call, purpose, machine);
+	if (member === undefined) return 1;
+	try {
+		return await run(member);
+	} finally {
+		member.close();
+	}
+}
+
+/** Says why something was not done; the exit code for that. */
+export function refused({ out }: Call, { code, message }: { code: string; message: string }): number {
+	out.fail(code, message);
+	return 1;
 }
 
 /** What a program without a name is called in lists: what has started it. */

@@ -1,6 +1,7 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { type FSWatcher, watch } from "node:fs";
 import { basename, join } from "node:path";
+import { uuidOf } from "../mail/address.ts";
 import { type Boxes, boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Envelope, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
@@ -490,7 +491,12 @@ export function openMember({
 				const hops = Math.min(envelope.hops + 1, Number.MAX_SAFE_INTEGER);
 				const answer = { to: envelope.from, kind: "reply" as const, body: text.trim(), hops, inReplyTo: [envelope.id] };
 				// The same answer again is no second one, and there is none but the first.
-				const outcome = mailbox().deliver({ ...answer, status, id: answerId(address, envelope), program: true });
+				const outcome = mailbox().deliver({
+					...answer,
+					status,
+					id: uuidOf(`${address} ${envelope.from} ${envelope.id} answer`),
+					program: true,
+				});
 				if (!outcome.ok && outcome.code === "id_used") return refuse("answered", `${envelope.id} is already answered`);
 				if (!outcome.ok) return refusalOf(outcome);
 				if (claimed !== undefined) mailbox().close(claimed.name);
@@ -581,12 +587,6 @@ function refuse(code: MemberRefusal["code"], why: string): MemberRefusal {
 /** A program outside of a session has no run whose hops could be counted. */
 function withoutLimit(outbox: ReturnType<typeof createOutbox>): ReturnType<typeof createOutbox> {
 	return { ...outbox, send: (mail) => outbox.send({ ...mail, program: true }), hopRefusal: () => undefined };
-}
-
-/** The id of the one answer to a mail. */
-function answerId(address: string, { from, id }: Envelope): string {
-	const hash = createHash("sha256").update(`${address} ${from} ${id} answer`).digest("hex");
-	return hash.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, "$1-$2-$3-$4-$5");
 }
 
 /** A watch is a hint: without one the sweep finds everything. */

@@ -1,6 +1,6 @@
 import { displayName } from "../mail/resolve.ts";
 import { bodyOf } from "./body.ts";
-import { memberFor } from "./machine.ts";
+import { asMember, refused } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
 import type { Printed } from "./schemas.ts";
 
@@ -12,16 +12,14 @@ export async function send(call: Call): Promise<number> {
 	if (call.has("request") && call.has("quiet")) throw new UsageError("a request cannot be quiet");
 	const kind = call.has("request") ? "request" : "message";
 	const body = await bodyOf(words, call);
-	if (!body.ok) return failed(call, body);
-	const member = memberFor(call, "send");
-	if (member === undefined) return 1;
-	try {
+	if (!body.ok) return refused(call, body);
+	return asMember(call, "send", async (member) => {
 		const id = call.text("id");
 		if (id !== undefined && member.who.type === "passing") {
 			throw new UsageError("an id of your own is remembered under a name only: give --from NAME");
 		}
 		const outcome = member.send({ to, kind, body: body.text, id, quiet: call.has("quiet") });
-		if (!outcome.ok) return failed(call, outcome);
+		if (!outcome.ok) return refused(call, outcome);
 		const { envelope, recipient, durable, duplicate = false, notes } = outcome;
 		if (out.isJson) {
 			const printed: Printed["send"] = {
@@ -43,9 +41,7 @@ export async function send(call: Call): Promise<number> {
 			: `Sent ${envelope.id} to ${whom}.`;
 		await out.print([done, ...notes].join("\n"));
 		return 0;
-	} finally {
-		member.close();
-	}
+	});
 }
 
 /** `reply`: the answer to a request or ask. */
@@ -54,12 +50,10 @@ export async function reply(call: Call): Promise<number> {
 	const [id, ...words] = call.words;
 	if (id === undefined) throw new UsageError("say what is answered: pi-session-mail reply ID TEXT --from NAME");
 	const body = await bodyOf(words, call);
-	if (!body.ok) return failed(call, body);
-	const member = memberFor(call, "send");
-	if (member === undefined) return 1;
-	try {
+	if (!body.ok) return refused(call, body);
+	return asMember(call, "send", async (member) => {
 		const outcome = member.reply(id, body.text, call.has("failed") ? "failed" : "done");
-		if (!outcome.ok) return failed(call, outcome);
+		if (!outcome.ok) return refused(call, outcome);
 		const { envelope } = outcome;
 		const printed: Printed["reply"] = {
 			id: envelope.id,
@@ -70,12 +64,5 @@ export async function reply(call: Call): Promise<number> {
 		if (out.isJson) await out.printJson(printed);
 		else await out.print(`Answered ${envelope.in_reply_to.join(", ")} of ${envelope.to}.`);
 		return 0;
-	} finally {
-		member.close();
-	}
-}
-
-function failed({ out }: Call, { code, message }: { code: string; message: string }): number {
-	out.fail(code, message);
-	return 1;
+	});
 }

@@ -1,6 +1,6 @@
-import { field } from "../mail/text.ts";
+import { field, firstLine } from "../mail/text.ts";
 import { bodyOf } from "./body.ts";
-import { memberFor } from "./machine.ts";
+import { asMember, refused } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
@@ -9,14 +9,9 @@ import type { Printed } from "./schemas.ts";
 export async function sent(call: Call): Promise<number> {
 	const { out } = call;
 	const limit = wholeNumber(call, "limit", 100_000) ?? 20;
-	const member = memberFor(call, "send");
-	if (member === undefined) return 1;
-	try {
+	return asMember(call, "send", async (member) => {
 		const copies = member.sent(limit);
-		if ("ok" in copies) {
-			out.fail(copies.code, copies.message);
-			return 1;
-		}
+		if ("ok" in copies) return refused(call, copies);
 		const mails: Printed["sent"]["mails"] = copies.map(({ envelope: { id, to, kind, ts, body }, status }) => {
 			return { id, to, kind, ts, status, body };
 		});
@@ -24,9 +19,7 @@ export async function sent(call: Call): Promise<number> {
 		else if (mails.length === 0) await out.print("Nothing was sent.");
 		else await out.print(mails.map(sentLine).join("\n"));
 		return 0;
-	} finally {
-		member.close();
-	}
+	});
 }
 
 /** `edit`: gives a mail another text. */
@@ -35,26 +28,16 @@ export async function edit(call: Call): Promise<number> {
 	const [id, ...words] = call.words;
 	if (id === undefined) throw new UsageError("say which mail is changed: pi-session-mail edit ID TEXT --from NAME");
 	const body = await bodyOf(words, call);
-	if (!body.ok) {
-		out.fail(body.code, body.message);
-		return 1;
-	}
-	const member = memberFor(call, "send");
-	if (member === undefined) return 1;
-	try {
+	if (!body.ok) return refused(call, body);
+	return asMember(call, "send", async (member) => {
 		const outcome = member.edit(id, body.text);
-		if (!outcome.ok) {
-			out.fail(outcome.code, outcome.message);
-			return 1;
-		}
+		if (!outcome.ok) return refused(call, outcome);
 		const { id: newId, to, x } = outcome.envelope;
 		const printed: Printed["edit"] = { id: newId, to, replaces: x?.replaces ?? "" };
 		if (out.isJson) await out.printJson(printed);
 		else await out.print(`Sent ${newId} to ${to} instead of ${printed.replaces}.`);
 		return 0;
-	} finally {
-		member.close();
-	}
+	});
 }
 
 /** `retract`: takes a mail back. */
@@ -62,24 +45,16 @@ export async function retract(call: Call): Promise<number> {
 	const { out } = call;
 	const [id, ...rest] = call.words;
 	if (id === undefined || rest.length > 0) throw new UsageError("retract takes the id of one mail");
-	const member = memberFor(call, "send");
-	if (member === undefined) return 1;
-	try {
+	return asMember(call, "send", async (member) => {
 		const outcome = member.retract(id);
-		if (!outcome.ok) {
-			out.fail(outcome.code, outcome.message);
-			return 1;
-		}
+		if (!outcome.ok) return refused(call, outcome);
 		const printed: Printed["retract"] = { id: outcome.envelope.id, to: outcome.envelope.to };
 		if (out.isJson) await out.printJson(printed);
 		else await out.print(`Took back ${printed.id} to ${printed.to}.`);
 		return 0;
-	} finally {
-		member.close();
-	}
+	});
 }
 
 function sentLine({ id, to, kind, ts, status, body }: Printed["sent"]["mails"][number]): string {
-	const first = body.split("\n").find((line) => line.trim() !== "") ?? "";
-	return [field(id, 40), field(ts, 24), status.padEnd(8), kind, field(to), field(first, 100)].join("  ");
+	return [field(id, 40), field(ts, 24), status.padEnd(8), kind, field(to), field(firstLine(body), 100)].join("  ");
 }

@@ -3,7 +3,7 @@ import { field } from "../mail/text.ts";
 import { mailLine, mailOf } from "./inbox.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { lineOf, summaryOf } from "./list.ts";
-import { memberFor, thisMachine } from "./machine.ts";
+import { asMember, refused, thisMachine } from "./machine.ts";
 import type { Call } from "./main.ts";
 import type { Member } from "./member.ts";
 import type { Printed } from "./schemas.ts";
@@ -15,16 +15,10 @@ export async function watch(call: Call): Promise<number> {
 	const { out } = call;
 	const machine = thisMachine(call);
 	const interrupt = untilInterrupted();
-	const member = memberFor(call, "send", machine);
-	if (member === undefined) return 1;
-	const isNamed = member.who.type === "named";
-	try {
-		const seen = isNamed ? member.appear() : undefined;
-		if (seen !== undefined && !seen.ok) {
-			out.fail(seen.code, seen.message);
-			return 1;
-		}
-		return await new Promise<number>((resolve) => {
+	const run = async (member: Member) => {
+		const seen = member.who.type === "named" ? member.appear() : undefined;
+		if (seen !== undefined && !seen.ok) return refused(call, seen);
+		return new Promise<number>((resolve) => {
 			const changes = createChanges(member, () => new Date(machine.now()).toISOString());
 			const look = () => {
 				for (const event of changes()) {
@@ -42,10 +36,8 @@ export async function watch(call: Call): Promise<number> {
 			look();
 			if (interrupt.signal.aborted) interrupted();
 		});
-	} finally {
-		member.close();
-		interrupt.end();
-	}
+	};
+	return asMember(call, "send", run, machine).finally(interrupt.end);
 }
 
 /** How many of the last sent mails are looked after. */

@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+
 /** The longest address in characters (design D22). */
 const maxAddressLength = 128;
 
@@ -33,6 +35,12 @@ export function isPassingAddress(address: string): boolean {
 /** Whether a text is a whole session id as Pi makes them. */
 export function isUuid(text: string): boolean {
 	return uuidPattern.test(text);
+}
+
+/** The same UUID for the same text, for mail that must be sent once however often it is tried. */
+export function uuidOf(text: string): string {
+	const hash = createHash("sha256").update(text).digest("hex");
+	return hash.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, "$1-$2-$3-$4-$5");
 }
 
 /** The one spelling of an address: a UUID in lower case, anything else as it is. Apply it before a path is built or two are compared. */

@@ -42,3 +42,14 @@ export function makeBoxes(disk: Disk, boxes: Boxes): string[] {
 	const made = [boxes.tmp, boxes.new, boxes.cur, boxes.sent].filter((box) => disk.ensureFolder(box));
 	return [...(made.length > 0 ? [boxes.folder] : []), ...(isNew ? [dirname(boxes.folder)] : [])];
 }
+
+/** Removes a folder with all that is in it; links are not followed. Throws the disk's errors. Undefined is a place to pause. */
+export function* removeTree(disk: Disk, folder: string): Generator<undefined> {
+	for (const name of disk.list(folder)) {
+		yield undefined;
+		const path = join(folder, name);
+		if (disk.entry(path) === "folder") yield* removeTree(disk, path);
+		else disk.remove(path);
+	}
+	disk.removeFolder(folder);
+}

@@ -51,10 +51,14 @@ export function* diagnose(options: DiagnoseOptions): Findings {
 
 /** The findings as text, the worst first: a line for each, and how to mend it indented below. */
 export function reportOf(findings: readonly Finding[]): string {
-	const lines = levels.flatMap((level) => findings.filter((finding) => finding.level === level));
-	return lines
+	return worstFirst(findings)
 		.flatMap(({ level, what, mend }) => [`${level}: ${what}`, ...(mend === undefined ? [] : [`    ${mend}`])])
 		.join("\n");
+}
+
+/** Findings as a person wants them: errors, warnings, and then what is well. */
+export function worstFirst(findings: readonly Finding[]): Finding[] {
+	return levels.flatMap((level) => findings.filter((finding) => finding.level === level));
 }
 
 const levels = ["error", "warning", "ok"] as const;

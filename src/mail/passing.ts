@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
+import { removeTree } from "./boxes.ts";
 import type { Disk } from "./disk.ts";
 
 /**
@@ -11,14 +12,5 @@ export function removePassing(disk: Disk, root: string, address: string): void {
 	if (disk.entry(folder) !== "folder") return;
 	const aside = join(root, `.pruning.${address}.${randomUUID()}`);
 	disk.rename(folder, aside);
-	removeAll(disk, aside);
-}
-
-function removeAll(disk: Disk, folder: string): void {
-	for (const name of disk.list(folder)) {
-		const path = join(folder, name);
-		if (disk.entry(path) === "folder") removeAll(disk, path);
-		else disk.remove(path);
-	}
-	disk.removeFolder(folder);
+	for (const _ of removeTree(disk, aside));
 }

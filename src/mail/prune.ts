@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { lock } from "proper-lockfile";
 import { isCanonicalAddress, isPassingAddress } from "./address.ts";
-import { boxesOf, lastChanged } from "./boxes.ts";
+import { boxesOf, lastChanged, removeTree } from "./boxes.ts";
 import { type Disk, errorCode, errorMessage, nodeDisk } from "./disk.ts";
 import { removePassing } from "./passing.ts";
 import { isOfProgram, programMark } from "./program.ts";
@@ -163,7 +163,7 @@ function* finish(options: PruneOptions, address: string, aside: string): Generat
 	const folder = join(root, address);
 	if (disk.entry(aside) !== "folder") return;
 	if (isPassingAddress(address)) {
-		yield* removeFolder(disk, aside);
+		yield* removeTree(disk, aside);
 		return;
 	}
 	// Whether it is open is asked last: to look through the folder may take long.
@@ -171,7 +171,7 @@ function* finish(options: PruneOptions, address: string, aside: string): Generat
 		yield* putBack(disk, aside, folder);
 		return;
 	}
-	yield* removeFolder(disk, aside);
+	yield* removeTree(disk, aside);
 	disk.remove(join(root, seenOldPrefix + address));
 	yield { removed: address };
 }
@@ -189,7 +189,7 @@ function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneSte
 	yield* joinBox(disk, aside, folder, "new");
 	yield* joinBox(disk, aside, folder, "cur");
 	yield* joinBox(disk, aside, folder, "tmp");
-	yield* removeFolder(disk, aside);
+	yield* removeTree(disk, aside);
 }
 
 /** False when somebody has made the folder at this very moment. */
@@ -225,14 +225,4 @@ function* joinBox(
 		if (isTaken && box !== "new") continue;
 		disk.rename(join(from, name), join(folder, box, isTaken ? `${randomUUID()}-${name}` : name));
 	}
-}
-
-function* removeFolder(disk: Disk, folder: string): Generator<PruneStep> {
-	for (const name of disk.list(folder)) {
-		yield undefined;
-		const path = join(folder, name);
-		if (disk.entry(path) === "folder") yield* removeFolder(disk, path);
-		else disk.remove(path);
-	}
-	disk.removeFolder(folder);
 }

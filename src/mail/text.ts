@@ -41,6 +41,8 @@ export function manyLines(text: string): string {
 const notInBody = new RegExp(`[^\\P{Cc}\\n\\t]|[${bidiMarks}]`, "gu");
 const notInLine = new RegExp(`[\\p{Cc}\\u2028\\u2029${bidiMarks}]`, "gu");
 const maxPathCharacters = 512;
+/** How far into a text its first line is looked for: a large one may be nothing but short lines. */
+const maxSearched = 4096;
 
 /** The lines of a text for a person: tabs are spaces, and nothing in them acts on a terminal. */
 export function textLines(text: string): string[] {
@@ -48,6 +50,15 @@ export function textLines(text: string): string[] {
 		.replace(/\r\n|[\u2028\u2029]/g, "\n")
 		.split("\n")
 		.map((line) => oneLine(line.replaceAll("\t", "    ")));
+}
+
+/** The first line that a reader sees something of, cleaned: a remark in brackets, such as that the user took over, is none when more follows. */
+export function firstLine(text: string): string {
+	const lines = text
+		.slice(0, maxSearched)
+		.split("\n")
+		.flatMap((line) => seen(oneLine(line.trim())) ?? []);
+	return lines.find((line) => !/^\(.*\)$/.test(line.trim())) ?? lines[0] ?? "";
 }
 
 /** A count with its noun, whose plural ends in `s`: `1 mail`, `2 mails`. */

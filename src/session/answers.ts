@@ -1,6 +1,7 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import type { SessionEntry } from "@earendil-works/pi-coding-agent";
+import { uuidOf } from "../mail/address.ts";
 import { errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Owing } from "../mail/envelope.ts";
 import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
@@ -170,8 +171,7 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 
 	/** The id of the answer to what is set aside: after a crash it is the same reply, also where no file kept a note of it. */
 	function onlyReplyTo({ from, id }: Owing): string {
-		const hash = createHash("sha256").update(`${address} ${from} ${id}`).digest("hex");
-		return hash.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, "$1-$2-$3-$4-$5");
+		return uuidOf(`${address} ${from} ${id}`);
 	}
 
 	/** Writes what was noted. Returns why replies can never be delivered, by the ids of what they answer. */

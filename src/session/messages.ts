@@ -1,7 +1,7 @@
 import { errorMessage } from "../mail/disk.ts";
 import type { Mailbox, OpenMail, SentCopy } from "../mail/mailbox.ts";
 import type { Running } from "../mail/running.ts";
-import { field } from "../mail/text.ts";
+import { field, firstLine } from "../mail/text.ts";
 import type { Arrival, MailMessage } from "./handover.ts";
 import { labelled, senderName } from "./label.ts";
 import { type MailDetails, mailType } from "./ledger.ts";
@@ -18,8 +18,6 @@ export interface Messages {
 }
 
 const maxFirstLine = 200;
-/** How far into a body its first line is looked for: a large one may be nothing but short lines. */
-const maxSearched = 4096;
 
 export function createMessages(mailbox: Mailbox, running: Running, warn: (text: string) => void): Messages {
 	function detailsOf({ name, envelope }: OpenMail): MailDetails {
@@ -32,7 +30,7 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 			inReplyTo: envelope.in_reply_to,
 			file: name,
 			sender: senderName(envelope, running.find(envelope.from)?.name),
-			firstLine: field(firstLine(envelope.body.slice(0, maxSearched)), maxFirstLine),
+			firstLine: field(firstLine(envelope.body), maxFirstLine),
 		};
 	}
 
@@ -53,10 +51,4 @@ export function createMessages(mailbox: Mailbox, running: Running, warn: (text: 
 		},
 		detailsOf,
 	};
-}
-
-/** The first line that says something: a remark in brackets, such as that the user took over, is none when more follows. */
-function firstLine(body: string): string {
-	const lines = body.split("\n").flatMap((line) => line.trim() || []);
-	return lines.find((line) => !/^\(.*\)$/.test(line)) ?? lines[0] ?? "";
 }

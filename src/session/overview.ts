@@ -6,7 +6,7 @@ import { type Envelope, idInName, type MailKind, maxEnvelopeBytes, parseEnvelope
 import type { Mailbox } from "../mail/mailbox.ts";
 import { type SentStatus, sentStatus } from "../mail/progress.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
-import { field, oneLine, seen } from "../mail/text.ts";
+import { field, firstLine, seen } from "../mail/text.ts";
 import type { Ledger } from "./ledger.ts";
 import { newestFirst, openFolder } from "./listing.ts";
 
@@ -302,8 +302,7 @@ export function createOverview({ disk, root, mailbox, running, ledger }: Overvie
 /** The one line that says what a mail is about: the first that is no remark in brackets. */
 export function subjectOf({ head, problem }: Glance, maxCharacters = 200): string {
 	if (problem !== undefined) return field(`cannot be read: ${problem}`, maxCharacters);
-	const lines = head.split("\n").flatMap((line) => seen(oneLine(line).trim()) ?? []);
-	return field(lines.find((line) => !/^\(.*\)$/.test(line)) ?? lines[0] ?? "", maxCharacters);
+	return field(firstLine(head).trim(), maxCharacters);
 }
 
 const maxReasonBytes = 4096;
@@ -324,7 +323,7 @@ const noGlance: Glance = {
 };
 
 function glanceAt(envelope: Envelope): Glance {
-	const { id, from, to, kind, status, ts, in_reply_to, body } = envelope;
+	const { id, from, to, kind, status, ts, in_reply_to, body, x } = envelope;
 	const head = Buffer.from(body.slice(0, headCharacters)).toString();
 	return {
 		id,
@@ -334,16 +333,10 @@ function glanceAt(envelope: Envelope): Glance {
 		outcome: status,
 		ts,
 		inReplyTo: in_reply_to,
-		replaces: replacesOf(envelope),
+		replaces: x?.replaces,
 		head,
 		problem: undefined,
 	};
-}
-
-function replacesOf(envelope: object): string | undefined {
-	const x = "x" in envelope ? envelope.x : undefined;
-	if (typeof x !== "object" || x === null || !("replaces" in x)) return undefined;
-	return typeof x.replaces === "string" ? x.replaces : undefined;
 }
 
 function keyOf({ box, name }: Listed): string {

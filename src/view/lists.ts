@@ -1,4 +1,5 @@
 import { shortAddress } from "../mail/address.ts";
+import { worstFirst } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
 import { field } from "../mail/text.ts";
 import type { Listed } from "../session/overview.ts";
@@ -234,7 +235,7 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 
 	function doctorItems(width: number): Item[] {
 		if (findings === undefined) examine();
-		const rows = (findings ?? []).flatMap((finding) => findingRows(finding, width));
+		const rows = worstFirst(findings ?? []).flatMap((finding) => findingRows(finding, width));
 		if (isExamined && rows.length === 0) rows.push(textRow("Nothing was found to say."));
 		return rows.map((row, index) => ({ key: `${index}`, row: () => row }));
 	}

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Draft } from "../../src/mail/deliver.ts";
 import { temporaryFolder } from "../support/disk.ts";
 import { cleanUp, eventually } from "../support/pi.ts";
 import { type ProgramHome, programHome } from "../support/program.ts";
@@ -14,6 +15,10 @@ beforeEach(() => {
 
 /** What is left of programs without a name. */
 const passing = () => [...home.names(), ...home.names("running")].filter((name) => /ask-|send-/.test(name));
+
+function lateAnswerTo({ id, from }: { id: string; from: string }): Draft {
+	return { to: from, kind: "reply", body: "late", hops: 0, inReplyTo: [id], status: "done" };
+}
 
 test("an ask without a name waits, is listed meanwhile, prints the answer, and leaves nothing", async () => {
 	const session = home.session(bob, { name: "bob" });
@@ -35,15 +40,7 @@ test("D27 an answer that comes after the program has ended is refused with a wor
 	const asking = home.start(["ask", "bob", "well?", "--timeout", "1"]);
 	const mail = await session.take();
 	expect(await asking.ended).toMatchObject({ code: 4, stdout: "", stderr: expect.stringContaining("no answer came") });
-	const late = {
-		to: mail.from,
-		kind: "reply" as const,
-		body: "late",
-		hops: 0,
-		inReplyTo: [mail.id],
-		status: "done" as const,
-	};
-	expect(session.mailbox.deliver(late)).toMatchObject({ ok: false, code: "ended" });
+	expect(session.mailbox.deliver(lateAnswerTo(mail))).toMatchObject({ ok: false, code: "ended" });
 	expect(passing()).toEqual([]);
 	// It was claimed, so it could not be taken back: the session hears that nobody waits.
 	expect(home.mails(bob, "new")).toMatchObject([
@@ -95,15 +92,7 @@ test("what a killed ask left, its folder included, goes with the next one who me
 	expect(passing()).not.toEqual([]);
 	expect(await home.json(["list"])).toMatchObject({ sessions: [{ name: "bob" }] });
 	expect(passing()).toEqual([]);
-	const late = {
-		to: mail.from,
-		kind: "reply" as const,
-		body: "late",
-		hops: 0,
-		inReplyTo: [mail.id],
-		status: "done" as const,
-	};
-	expect(session.mailbox.deliver(late)).toMatchObject({ ok: false, code: "ended" });
+	expect(session.mailbox.deliver(lateAnswerTo(mail))).toMatchObject({ ok: false, code: "ended" });
 });
 
 test("an ask is refused when nobody of that name runs, before anything is written", async () => {

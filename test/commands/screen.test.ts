@@ -124,6 +124,18 @@ describe("opening and closing", () => {
 		await press("q");
 	});
 
+	test("the Doctor tab shows what is wrong before what is well, with what mends it", async () => {
+		writeFileSync(join(mailRoot(), "running", "no record.json"), "");
+		await open();
+		await press("5");
+		await later(2000);
+		const [first = ""] = shown()
+			.split("\n")
+			.filter((row) => /^. *(ok|warning|error) /.test(row));
+		expect(first).toMatch(/^→ warning /);
+		expect(shown().indexOf("ok  ")).toBeGreaterThan(shown().indexOf("run: "));
+	});
+
 	test("L10 once it is closed nothing of it goes on", async () => {
 		await open();
 		await press("q");

@@ -13,7 +13,7 @@ import { createInbox } from "../../src/session/inbox.ts";
 import { createLedger, type MailDetails } from "../../src/session/ledger.ts";
 import { createMessages } from "../../src/session/messages.ts";
 import { alice, bob, fail, sent, testRoot } from "../support/disk.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { later, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
 import { type FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
@@ -31,14 +31,6 @@ function send(pi: FakePi, count: number, draft: Partial<Draft> = {}): string[] {
 const reply = { kind: "reply", status: "done" } as const;
 const idsIn = (pi: FakePi) => pi.mails().map((mail) => mail.id);
 const requestsOf = (pi: FakePi) => pi.log.filter((event) => event === "context").length;
-
-/** A session that has had a run: its file exists and its gate is open. */
-async function seasonedPi(options: Parameters<typeof startFakePi>[0] = {}): Promise<FakePi> {
-	const pi = await startFakePi(options);
-	await pi.run({ prompt: "hello" });
-	await later(0);
-	return pi;
-}
 
 test("4.6 a quiet reply leaves it to other extensions whether the run goes on", async () => {
 	const other = (api: ExtensionAPI) =>

@@ -7,8 +7,8 @@ import { systemProcesses } from "../../src/mail/process.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { openRunning } from "../../src/mail/running.ts";
 import { envelopeText } from "../support/disk.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
-import { type FakePi, type FakePiOptions, machine, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
+import { later, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, machine, makePeer, type Peer } from "../support/fake-pi.ts";
 
 useFakeMachine();
 
@@ -18,13 +18,6 @@ beforeEach(() => {
 	mkdirSync(join(machine.home, "agent"));
 	peer = makePeer();
 });
-
-async function seasonedPi(options: FakePiOptions = {}): Promise<FakePi> {
-	const pi = await startFakePi(options);
-	await pi.run({ prompt: "hello" });
-	await later(0);
-	return pi;
-}
 
 const settingsFile = () => join(machine.home, "agent", "session-mail.json");
 const setWakeOn = (wakeOn: unknown) => writeFileSync(settingsFile(), JSON.stringify({ wakeOn }));

@@ -7,8 +7,8 @@ import { openMailbox } from "../../src/mail/mailbox.ts";
 import { noteProgress, sentStatus } from "../../src/mail/progress.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { alice, bob, draft, envelopeText, testRoot, watchedDisk } from "../support/disk.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
-import { type FakePi, type FakePiOptions, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
+import { later, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
+import { type FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
 
@@ -16,13 +16,6 @@ let peer: Peer;
 beforeEach(() => {
 	peer = makePeer();
 });
-
-async function seasonedPi(options: FakePiOptions = {}): Promise<FakePi> {
-	const pi = await startFakePi(options);
-	await pi.run({ prompt: "hello" });
-	await later(0);
-	return pi;
-}
 
 const peerOptions = () => ({ root: mailRoot(), address: peer.address, now: Date.now, isDurable: () => false });
 const sentBox = () => boxesOf(mailRoot(), peer.address).sent;

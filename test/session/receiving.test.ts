@@ -5,7 +5,7 @@ import { SessionManager } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test } from "vitest";
 import { mailRoot } from "../../src/mail/root.ts";
 import { envelopeText } from "../support/disk.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { later, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
 import { FakePi, type FakePiOptions, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
@@ -14,14 +14,6 @@ let peer: Peer;
 beforeEach(() => {
 	peer = makePeer();
 });
-
-/** A session that has had a run: its file exists and its gate is open. */
-async function seasonedPi(options: FakePiOptions & { reason?: "resume" | "fork" } = {}): Promise<FakePi> {
-	const pi = await startFakePi(options);
-	await pi.run({ prompt: "hello" });
-	await later(0);
-	return pi;
-}
 
 /** One that takes no mail. */
 async function quietPi(options: FakePiOptions = {}): Promise<FakePi> {

@@ -21,7 +21,7 @@ import type { Draft } from "../../src/mail/deliver.ts";
 import type { Disk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { envelopeText, fail, type Operation, watchedDisk } from "../support/disk.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { later, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
 import { FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 const seams = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk, watchers: [] as FSWatcher[] }));
@@ -52,14 +52,6 @@ afterEach(() => {
 	before = () => {};
 	seams.watchers.splice(0);
 });
-
-/** A session that has had a run: its file exists and its gate is open. */
-async function seasonedPi(options: Parameters<typeof startFakePi>[0] = {}): Promise<FakePi> {
-	const pi = await startFakePi(options);
-	await pi.run({ prompt: "hello" });
-	await later(0);
-	return pi;
-}
 
 const recordPath = (address: string) => join(mailRoot(), "running", `${address}.json`);
 const record = (pi: FakePi) => JSON.parse(readFileSync(recordPath(pi.address), "utf8"));

@@ -2,11 +2,19 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, vi } from "vitest";
-import { machine } from "./fake-pi.ts";
+import { type FakePi, machine, startFakePi } from "./fake-pi.ts";
 
 /** Lets time pass, and happen what is due by then. */
 export async function later(ms: number): Promise<void> {
 	await vi.advanceTimersByTimeAsync(ms);
+}
+
+/** A session whose file exists: its user has typed something, and nothing goes on. */
+export async function seasonedPi(options: Parameters<typeof startFakePi>[0] = {}): Promise<FakePi> {
+	const pi = await startFakePi(options);
+	await pi.run({ prompt: "hello" });
+	await later(0);
+	return pi;
 }
 
 /**
