@@ -7,6 +7,8 @@ const { version } = JSON.parse(readFileSync("package.json", "utf8"));
 const bundle: RolldownOptions = {
 	platform: "node",
 	external: [/^node:/],
+	// What graceful-fs adds, a queue for when too many files are open, the one call that proper-lockfile makes does not need.
+	resolve: { alias: { "graceful-fs": "node:fs" } },
 	// write-file-atomic is CommonJS and asks for the name of its file.
 	transform: { define: { __filename: "import.meta.filename", PACKAGE_VERSION: JSON.stringify(version) } },
 	output: { dir: "dist", format: "esm", entryFileNames: "[name].mjs", codeSplitting: false, minify: true },
