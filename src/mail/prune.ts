@@ -18,7 +18,7 @@ export interface PruneOptions {
 	root: string;
 	/** The address of the session that prunes: its own folder stays. */
 	self: string;
-	running: Pick<Running, "find" | "hasStandby">;
+	running: Pick<Running, "mayRun" | "hasStandby">;
 	/** Milliseconds since 1970. */
 	now: () => number;
 	/** How long a folder must have lain untouched; undefined for no limit, when a person asked for it. */
@@ -119,7 +119,7 @@ function* pruneOne(options: PruneOptions, name: string): Generator<PruneStep> {
  * it can be missed here between the two, and is then found when the folder was moved.
  */
 function isOpen(running: PruneOptions["running"], address: string, ...folders: string[]): boolean {
-	return running.find(address) !== undefined || folders.some((folder) => running.hasStandby(folder));
+	return running.mayRun(address) || folders.some((folder) => running.hasStandby(folder));
 }
 
 /** Whether the folder has been old for a day already; notes when it is found old for the first time. */

@@ -27,6 +27,8 @@ export interface Running {
 	wakeOn(address: string): WakeOn | undefined;
 	/** The session of one address, or undefined; looks at its record alone. Never throws. */
 	find(address: string): RunningSession | undefined;
+	/** Whether the session of one address runs, or may run for all that can be seen of its record. Never throws. */
+	mayRun(address: string): boolean;
 	/**
 	 * Makes this process the owner of an address, unless another process is. A record that it left itself before a
 	 * `/reload` is taken over. Never throws.
@@ -134,6 +136,12 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 		},
 
 		find,
+
+		mayRun(address) {
+			if (find(address) !== undefined) return true;
+			// A record that was there and could not be read is not that of a closed session.
+			return isAddress(address) && ["record", "unfit"].includes(folder.see(address).kind);
+		},
 
 		own(address, fields) {
 			const instance = randomName();

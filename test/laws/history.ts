@@ -725,14 +725,19 @@ class World {
 		};
 	}
 
-	#again({ address }: Session): void {
+	#again(session: Session): void {
+		const { address } = session;
 		const { cur, new: inbox } = this.#boxes(address);
 		const names = namesIn(cur);
 		// One that was set aside for good would be tried again, as whoever brings it back wants.
 		const name = names.findLast((found) => found.endsWith(".json") && !names.includes(`${found}.reason`));
 		// To take back the second copy would take nothing back.
 		this.#lastSent = undefined;
-		if (name !== undefined && existsSync(inbox)) copyFileSync(join(cur, name), join(inbox, name));
+		if (name === undefined || !existsSync(inbox)) return;
+		copyFileSync(join(cur, name), join(inbox, name));
+		// Whoever brings it back wants it to be tried once more.
+		const mail = envelopeIn(join(cur, name));
+		if (mail !== undefined) session.endedWith.delete(mail.body);
 	}
 
 	// Laws

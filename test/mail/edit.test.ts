@@ -351,7 +351,7 @@ function moveAside(root: TestRoot): void {
 }
 
 function pruneAll(root: TestRoot, disk: Disk, self: string): void {
-	const running = { find: () => undefined, hasStandby: () => false };
+	const running = { mayRun: () => false, hasStandby: () => false };
 	for (const _ of prune({ disk, root: root.path, self, running, now: () => root.clockMs, olderThanMs: undefined }));
 }
 

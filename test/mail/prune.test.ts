@@ -53,13 +53,9 @@ beforeEach(() => {
 const runningAtFirst = () =>
 	new Map<string, RunningSession["judgement"]>([alice, bob].map((address) => [address, "running"]));
 
-const running: Pick<Running, "find" | "hasStandby"> = {
+const running: Pick<Running, "mayRun" | "hasStandby"> = {
 	hasStandby: (folder) => existsSync(join(folder, "standby", "sign")),
-	find(address) {
-		const judgement = judged.get(address);
-		if (judgement === undefined) return undefined;
-		return { address, cwd: "/", pid: 1, state: "idle", waitingOn: "", updated: "", x: {}, judgement };
-	},
+	mayRun: (address) => judged.has(address),
 };
 
 /** The real disk, where everything that changes does so at `root.clockMs`: the system's own times cannot all be set. */

@@ -388,6 +388,33 @@ describe("the list", () => {
 	});
 });
 
+describe("D7 whether a session may run", () => {
+	test("one whose record cannot be read may, whoever prunes must not take it for closed", () => {
+		layRecord({ address: "seen" });
+		expect(open().mayRun("seen")).toBe(true);
+		const disk = nodeDisk();
+		let reads = 0;
+		const failing = (times: number): Disk => ({
+			...disk,
+			read(path, maxBytes) {
+				if (++reads <= times) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
+				return disk.read(path, maxBytes);
+			},
+		});
+		for (const times of [1, 2, 100]) {
+			reads = 0;
+			expect(open(failing(times)).mayRun("seen")).toBe(true);
+		}
+	});
+
+	test("one without a record, or with what is none, does not", () => {
+		expect(open().mayRun("nobody")).toBe(false);
+		expect(open().mayRun("../nobody")).toBe(false);
+		lay("rubbish.json", "");
+		expect(open().mayRun("rubbish")).toBe(false);
+	});
+});
+
 describe("removing a dead record", () => {
 	/** A disk on which something happens right before a rename. */
 	function beforeRename(action: () => void): Disk {

@@ -272,7 +272,7 @@ describe("L10 a pass in slices", () => {
 		disk: nodeDisk(),
 		root: mailRoot(),
 		self: address,
-		running: { find: () => undefined, hasStandby: () => false },
+		running: { mayRun: () => false, hasStandby: () => false },
 		now: Date.now,
 		olderThanMs: undefined,
 	});
