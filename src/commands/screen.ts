@@ -3,7 +3,7 @@ import { errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Envelope } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
 import { field, textLines } from "../mail/text.ts";
-import type { Listed } from "../session/overview.ts";
+import { canAnswer, type Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { isCancel, type Keybindings, submitKey } from "../view/keys.ts";
 import { type Memory, newMemory, type Said, type Tab } from "../view/memory.ts";
@@ -114,7 +114,8 @@ export function createScreenControl(
 
 	/**
 	 * Lets a person write in Pi's editor. Its cancel would lose what was typed: the key that cancels becomes the one that
-	 * submits, and the text a draft, which is there again the next time. `send` says whether it is done with.
+	 * submits, behind a mark by which the text is known to be a draft, which is there again the next time. `send` says whether
+	 * it is done with.
 	 */
 	async function compose(
 		ctx: ExtensionContext,
@@ -123,7 +124,6 @@ export function createScreenControl(
 		{ title, key, prefill = "" }: { title: string; key: string; prefill?: string },
 		send: (text: string) => Said,
 	): Promise<Said | undefined> {
-		let isCancelled = false;
 		const submit = keybindings === undefined ? "\r" : submitKey(keybindings);
 		const cancels = (data: string) =>
 			keybindings === undefined ? data === "\u001b" || data === "\u0003" : isCancel(data, keybindings);
@@ -131,12 +131,8 @@ export function createScreenControl(
 		const stop = ctx.ui.onTerminalInput((data) => {
 			// Another extension may have put a dialog before the editor: there, the key that cancels must not say yes.
 			if (submit === undefined || editor?.focused !== true || !cancels(data)) return undefined;
-			isCancelled = true;
-			// By then the text is there, unless the editor took the key for something else and is still open.
-			setImmediate(() => {
-				isCancelled = false;
-			});
-			return { data: submit };
+			// Pasted, so that a backslash before the cursor does not make a new line of the key.
+			return { data: `\u001b[200~${cancelMark}\u001b[201~${submit}` };
 		});
 		let text: string | undefined;
 		try {
@@ -146,11 +142,11 @@ export function createScreenControl(
 		} finally {
 			stop();
 		}
-		const wasCancelled = isCancelled;
 		if (text === undefined || current() !== session) return undefined;
-		if (wasCancelled) {
-			if (text.trim() === "" || text === prefill.trim()) memory.drafts.delete(key);
-			else memory.drafts.set(key, text);
+		if (text.includes(cancelMark)) {
+			const draft = text.replaceAll(cancelMark, "").trim();
+			if (draft === "" || draft === prefill.trim()) memory.drafts.delete(key);
+			else memory.drafts.set(key, draft);
 			return memory.drafts.has(key)
 				? { text: "Nothing was sent. What you typed is kept, and is there when you write this again.", isError: false }
 				: undefined;
@@ -166,7 +162,7 @@ export function createScreenControl(
 	function write(ctx: ExtensionContext, session: MailSession, memory: Memory, to: string): Promise<Said | undefined> {
 		const title = `To ${nameOf(session, to)} (${to}), as a request`;
 		return compose(ctx, session, memory, { title, key: `to ${to}` }, (text) => {
-			const said = sendRequest(session, to, text);
+			const said = sendRequest(session, memory, to, text);
 			// The recipient is found: back to where a person came from.
 			if (!said.isError && memory.picksFor !== undefined) {
 				memory.tab = memory.picksFor;
@@ -184,10 +180,10 @@ export function createScreenControl(
 		mail: Envelope,
 	): Promise<Said | undefined> {
 		const who = nameOf(session, mail.from);
-		const isAnswer = awaitsAnswer(mail) && ["unread", "read", "held"].includes(session.overview.status(listed).word);
+		const isAnswer = canAnswer(mail.kind, session.overview.status(listed).word);
 		const title = isAnswer ? `Answer to the ${mail.kind} from ${who}` : `To ${who}, as a new request`;
 		return compose(ctx, session, memory, { title, key: `reply ${mail.from} ${mail.id}` }, (text) => {
-			if (!isAnswer) return sendRequest(session, mail.from, text);
+			if (!isAnswer) return sendRequest(session, memory, mail.from, text);
 			const { ok, message } = session.byHand.reply(listed, mail, text);
 			return { text: message, isError: !ok };
 		});
@@ -203,7 +199,7 @@ export function createScreenControl(
 		const who = nameOf(session, mail.to);
 		const { word } = session.overview.status(listed);
 		if (word !== "queued")
-			return failed(`Nothing was changed: it is ${word} by now; only what still waits can be edited.`);
+			return failed(`Nothing was changed: it is ${word}; only a mail that is queued can be edited.`);
 		const draft = {
 			title: `Edit the ${mail.kind} to ${who}`,
 			key: `edit ${mail.id}`,
@@ -211,19 +207,18 @@ export function createScreenControl(
 		};
 		return compose(ctx, session, memory, draft, (text) => {
 			if (text === draft.prefill.trim()) return { text: "Nothing was changed.", isError: false };
-			const outcome = session.mailbox.edit({ envelope: mail, name: listed.name }, text);
-			if (outcome.ok) session.asks.replaced(mail.id, outcome);
+			const outcome = session.mailbox.edit({ envelope: mail, name: listed.name }, withTabs(text, mail.body));
 			if (!outcome.ok) return failed(`${outcome.message} What you typed is kept.`);
+			session.asks.replaced(mail.id, outcome);
+			memory.opened = undefined;
+			memory.sentId = outcome.envelope.id;
 			return { text: `Replaced: ${who} had not claimed it and will see the new text only.`, isError: false };
 		});
 	}
 
 	async function remove(ctx: ExtensionContext, session: MailSession, listed: Listed): Promise<Said | undefined> {
-		const isSure = await ctx.ui.confirm(
-			"Delete this dead mail?",
-			`It was never read. Its file goes:\n${field(listed.path, 512)}`,
-		);
-		if (!isSure || current() !== session) return undefined;
+		const question = `Delete this dead mail?\nIt was never read. Its file goes:\n${field(listed.path, 512)}`;
+		if (!(await isSure(ctx, question, "Delete it")) || current() !== session) return undefined;
 		session.overview.removeDead(listed);
 		return { text: "Deleted.", isError: false };
 	}
@@ -236,8 +231,8 @@ export function createScreenControl(
 	): Promise<Said | undefined> {
 		const who = nameOf(session, mail.from);
 		const what = awaitsAnswer(mail) ? `${who} gets the answer that it failed.` : "The model will not see it.";
-		const isSure = await ctx.ui.confirm(`Drop the ${mail.kind} from ${who}?`, what);
-		if (!isSure || current() !== session) return undefined;
+		const question = `Drop the ${mail.kind} from ${who}?\n${what}`;
+		if (!(await isSure(ctx, question, "Drop it")) || current() !== session) return undefined;
 		const { ok, message } = session.byHand.drop(listed, mail);
 		return { text: message, isError: !ok };
 	}
@@ -264,9 +259,27 @@ function isFocusable(component: object): component is Focusable {
 	return "focused" in component && typeof component.focused === "boolean";
 }
 
-function sendRequest(session: MailSession, to: string, text: string): Said {
+/** Asks a person, who has to do more than press Enter to say yes. */
+async function isSure(ctx: ExtensionContext, question: string, yes: string): Promise<boolean> {
+	return (await ctx.ui.select(question, ["Keep it", yes])) === yes;
+}
+
+/** Pi's editor makes spaces of tabs: the lines that a person left as they were are again those of the body. */
+function withTabs(text: string, body: string): string {
+	const lines = new Map(body.split(/\r\n|[\n\u2028\u2029]/).map((line) => [textLines(line)[0], line]));
+	return text
+		.split("\n")
+		.map((line) => lines.get(line) ?? line)
+		.join("\n");
+}
+
+/** Of characters that nobody types. */
+const cancelMark = "\ue000\uf8ff\ue000";
+
+function sendRequest(session: MailSession, memory: Memory, to: string, text: string): Said {
 	const sent = session.outbox.send({ to, kind: "request", body: text, hops: 0 });
 	if (!sent.ok) return failed(`${sent.message} What you typed is kept.`);
+	memory.sentId = sent.envelope.id;
 	return { text: [`Sent to ${nameOf(session, to)}.`, ...sent.notes].join(" "), isError: false };
 }
 

@@ -4,7 +4,7 @@ import { type Listed, subjectOf } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { columnsOf, pad } from "../view/columns.ts";
 import type { Tab } from "../view/memory.ts";
-import { chainText, shortTime, stateOf } from "../view/rows.ts";
+import { chainText, shortTime, stateOf, waitingWord } from "../view/rows.ts";
 
 /** Most lines of one kind; what is older is counted. */
 const maxLines = 50;
@@ -78,7 +78,7 @@ function sessionTable({ overview, sessions, mailbox }: MailSession): string {
 			field(overview.nameOf(address), 60),
 			shortAddress(address, addresses),
 			stateOf(session),
-			`${sessions.unreadCount(address)} unread`,
+			`${sessions.waitingCount(address)} ${waitingWord(address === mailbox.address)}`,
 			about.join(" · "),
 		];
 	});

@@ -14,6 +14,9 @@ const reservedNames = new Set(["running"]);
 /** The shortest id prefix that people may type, and the shortest that is shown (PSM-031, design D6). */
 export const shortIdLength = 8;
 
+/** As much of a closed session's id as tells it from others that began in another millisecond. */
+const closedIdLength = 13;
+
 /** Whether a session id can be an address. Everything Pi accepts as a session id is, up to 128 characters, except reserved names. */
 export function isAddress(id: string): boolean {
 	return id.length <= maxAddressLength && addressPattern.test(id) && !isReservedAddress(id);
@@ -51,6 +54,11 @@ export function canonicalAddress(id: string): string {
 /** Whether a name is an address in its one spelling, as folders and records of the mail root are named. */
 export function isCanonicalAddress(name: string): boolean {
 	return isAddress(name) && canonicalAddress(name) === name;
+}
+
+/** What is shown of the address of a session that does not run: the start of an id, or a name that somebody chose. */
+export function closedAddress(address: string): string {
+	return isUuid(address) ? address.slice(0, closedIdLength) : address;
 }
 
 /** The shortest prefix of `address`, of at least 8 characters, that no other of `addresses` starts with. */

@@ -70,9 +70,12 @@ export function resolve(to: string, { running, self, hasMailbox }: Directory): R
 	}
 }
 
-/** How a session is called in lists: its name when a reader sees one, or the shortest part of its id that is unique (design D6). */
-export function displayName(session: Addressee, addresses: Iterable<string>): string {
-	return seen(field(session.name ?? "", maxShown)) ?? shortAddress(session.address, addresses);
+/**
+ * How a session that runs is called: its name when a reader sees one, or the shortest part of its id that none of `addresses`
+ * shares (design D6).
+ */
+export function displayName(session: Addressee, addresses: Iterable<string>, maxCharacters = maxShown): string {
+	return seen(field(session.name ?? "", maxCharacters)) ?? shortAddress(session.address, addresses);
 }
 
 const maxListed = 10;

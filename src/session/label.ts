@@ -1,6 +1,7 @@
-import { isPassingAddress, shortIdLength } from "../mail/address.ts";
+import { isPassingAddress } from "../mail/address.ts";
 import type { Envelope } from "../mail/envelope.ts";
 import type { SentCopy } from "../mail/mailbox.ts";
+import { displayName } from "../mail/resolve.ts";
 import { field, manyLines, pathField, seen, unseen } from "../mail/text.ts";
 
 /** One mail and what this session knows around it. */
@@ -40,7 +41,7 @@ export function labelled(mail: MailToShow): string {
 
 /** What a sender is called: its session's name, or the start of its id when it has none that anybody sees. */
 export function senderName({ from }: Envelope, name: string | undefined): string {
-	return seen(field(name ?? "")) ?? field(from.slice(0, shortIdLength));
+	return field(displayName({ address: from, name }, [], 128));
 }
 
 /** The lines of a body as the model sees them: none of them reads as one of ours, and after 32 KiB it is cut (PSM-051, design D8). */

@@ -87,6 +87,8 @@ export interface Ledger {
 	has(mail: { from: string; id: string }): boolean;
 	/** What is known of one mail. */
 	get(mail: { from: string; id: string }): ReceivedMail | undefined;
+	/** The name that a sender had when mail of it entered the conversation the last time; undefined when it had none. */
+	nameOf(from: string): string | undefined;
 	/** What reached this session under an id. Ids are unique per sender only. */
 	find(id: string): ReceivedMail[];
 	/** The requests and asks that no planned reply answers, in order of arrival. */
@@ -109,6 +111,7 @@ export function createLedger(address: string): Ledger {
 	const mails = new Map<string, ReceivedMail>();
 	/** Those of them that no planned reply answers: what is asked for at each settle must not grow with what was answered. */
 	const unanswered = new Map<string, ReceivedMail & { kind: "request" | "ask" }>();
+	const names = new Map<string, string>();
 	let readCount = 0;
 	const open = new Map<string, PlannedReply>();
 	let isReceiving = true;
@@ -125,7 +128,10 @@ export function createLedger(address: string): Ledger {
 			return;
 		}
 		const { mail } = data.type === "message" ? data.message.details : data.details;
-		if (mail.address === address) add(mail, data.id);
+		if (mail.address !== address) return;
+		add(mail, data.id);
+		// Who has no name is called by the start of its id.
+		if (!mail.from.startsWith(mail.sender)) names.set(mail.from, mail.sender);
 	}
 
 	function add({ id, from, kind, file = "" }: TakenMail, entryId: string): void {
@@ -190,6 +196,7 @@ export function createLedger(address: string): Ledger {
 		},
 		has: (mail) => mails.has(keyOf(mail)),
 		get: (mail) => mails.get(keyOf(mail)),
+		nameOf: (from) => names.get(from),
 		find: (id) => [...mails.values()].filter((mail) => mail.id === id),
 		unanswered: () => [...unanswered.values()],
 		openReplies: () => [...open.values()],

@@ -52,37 +52,33 @@ export function* newestFirst<T extends { name: string }>(
 	files: readonly string[],
 	listedOf: (file: string, index: number) => T,
 ): Generator<undefined, T[]> {
-	let runs: Keyed<T>[][] = [];
+	let runs: T[][] = [];
 	for (let at = 0; at < files.length; at += runLength) {
-		const run = files.slice(at, at + runLength).map((file, index) => {
-			const listed = listedOf(file, at + index);
-			return { key: listed.name.slice(-stampedLength), listed };
-		});
-		runs.push(run.sort((a, b) => (a.key < b.key ? 1 : a.key > b.key ? -1 : 0)));
+		const run = files.slice(at, at + runLength).map((file, index) => listedOf(file, at + index));
+		runs.push(run.sort((a, b) => (isNewer(a, b) ? -1 : isNewer(b, a) ? 1 : 0)));
 		yield undefined;
 	}
 	while (runs.length > 1) {
-		const merged: Keyed<T>[][] = [];
+		const merged: T[][] = [];
 		for (let at = 0; at < runs.length; at += 2) merged.push(yield* merge(runs[at] ?? [], runs[at + 1] ?? []));
 		runs = merged;
 	}
-	return (runs[0] ?? []).map(({ listed }) => listed);
+	return runs[0] ?? [];
 }
 
 const runLength = 512;
 /** A name ends in stamp and id; a claim may put something before that (PSM-020). */
 const stampedLength = "000000000000000-01234567-0123-0123-0123-0123456789ab.json".length;
 
-interface Keyed<T> {
-	key: string;
-	listed: T;
+function isNewer(a: { name: string }, b: { name: string }): boolean {
+	return a.name.slice(-stampedLength) > b.name.slice(-stampedLength);
 }
 
-function* merge<T>(a: readonly Keyed<T>[], b: readonly Keyed<T>[]): Generator<undefined, Keyed<T>[]> {
-	const merged: Keyed<T>[] = [];
+function* merge<T extends { name: string }>(a: readonly T[], b: readonly T[]): Generator<undefined, T[]> {
+	const merged: T[] = [];
 	let [i, j] = [0, 0];
 	for (let x = a[i], y = b[j]; x !== undefined || y !== undefined; x = a[i], y = b[j]) {
-		if (y === undefined || (x !== undefined && x.key >= y.key)) {
+		if (y === undefined || (x !== undefined && !isNewer(y, x))) {
 			if (x !== undefined) merged.push(x);
 			i++;
 		} else {

@@ -1,12 +1,20 @@
-import { join } from "node:path";
-import { shortAddress } from "../mail/address.ts";
+import { join, sep } from "node:path";
+import { closedAddress } from "../mail/address.ts";
 import { boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
-import { type Envelope, idInName, type MailKind, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
+import {
+	awaitsAnswer,
+	type Envelope,
+	idInName,
+	type MailKind,
+	maxEnvelopeBytes,
+	parseEnvelope,
+} from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { type SentStatus, sentStatus } from "../mail/progress.ts";
+import { displayName } from "../mail/resolve.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
-import { field, firstLine, seen } from "../mail/text.ts";
+import { field, firstLine } from "../mail/text.ts";
 import type { Ledger } from "./ledger.ts";
 import { newestFirst, openFolder } from "./listing.ts";
 
@@ -76,7 +84,7 @@ export interface Overview {
 	thread(listed: Listed): Generator<undefined, ThreadPart[]>;
 	/** A mail of either list by the id in its name. */
 	find(box: "inbox" | "sent", id: string): Listed | undefined;
-	/** What a session is called: its name when it runs and has one, otherwise the start of its id. */
+	/** What a session is called: its name, of one that is closed the last that is known, otherwise the start of its id. */
 	nameOf(address: string): string;
 	/** The sessions that run. Asked of the disk at most once between two calls of `relist`. */
 	running(): readonly RunningSession[];
@@ -89,7 +97,7 @@ export interface OverviewParts {
 	root: string;
 	mailbox: Pick<Mailbox, "address">;
 	running: Running;
-	ledger: Pick<Ledger, "has" | "get">;
+	ledger: Pick<Ledger, "has" | "get" | "nameOf">;
 }
 
 /** As much of a text as lists and the search know. */
@@ -110,6 +118,8 @@ export function createOverview({ disk, root, mailbox, running, ledger }: Overvie
 	let glances = new Map<string, Glance>();
 	let byId: { inbox: Map<string, Listed>; sent: Map<string, Listed> } | undefined;
 	let names = new Map<string, string>();
+	/** Those of sessions that ran when they were asked for. */
+	const lastNames = new Map<string, string>();
 	let sessions: RunningSession[] | undefined;
 
 	function* relist(): Generator<undefined> {
@@ -145,7 +155,8 @@ export function createOverview({ disk, root, mailbox, running, ledger }: Overvie
 
 	function listedIn(box: Listed["box"], file: string): Listed {
 		const name = file.endsWith(".retracted") ? file.slice(0, -".retracted".length) : file;
-		return { box, name, path: join(boxes[box], file) };
+		// Not joined, which makes a whole new text of each: there may be many thousands.
+		return { box, name, path: `${boxes[box]}${sep}${file}` };
 	}
 
 	function read(listed: Listed): { envelope: Envelope } | { problem: string } | undefined {
@@ -215,6 +226,26 @@ export function createOverview({ disk, root, mailbox, running, ledger }: Overvie
 		}
 	}
 
+	function listRunning(): readonly RunningSession[] {
+		sessions ??= running.list();
+		return sessions;
+	}
+
+	/** The others are listed only for one that has no name. */
+	function* addresses(): Generator<string> {
+		for (const { address } of listRunning()) yield address;
+	}
+
+	function nameNow(address: string): string {
+		// Of its own a session knows the name also while it has no record.
+		const session = running.find(address);
+		if (session === undefined)
+			return lastNames.get(address) ?? field(ledger.nameOf(address) ?? closedAddress(address), maxNameCharacters);
+		const name = displayName({ address, name: session.name }, addresses(), maxNameCharacters);
+		if (!address.startsWith(name)) lastNames.set(address, name);
+		return name;
+	}
+
 	function find(box: "inbox" | "sent", id: string): Listed | undefined {
 		byId ??= { inbox: idsOf(inbox), sent: idsOf(sent) };
 		return byId[box].get(id);
@@ -269,23 +300,11 @@ export function createOverview({ disk, root, mailbox, running, ledger }: Overvie
 		thread,
 		find,
 		nameOf(address) {
-			let name = names.get(address);
-			if (name === undefined) {
-				// Of its own a session knows the name also while it has no record.
-				name =
-					seen(field(running.find(address)?.name ?? "")) ??
-					shortAddress(
-						address,
-						(sessions ?? []).map((session) => session.address),
-					);
-				names.set(address, name);
-			}
+			const name = names.get(address) ?? nameNow(address);
+			names.set(address, name);
 			return name;
 		},
-		running() {
-			sessions ??= running.list();
-			return sessions;
-		},
+		running: listRunning,
 		removeDead(listed) {
 			const reason = join(boxes.cur, `${listed.name}.reason`);
 			if (listed.box !== "cur" || disk.entry(reason) === undefined) throw new Error("only a dead mail can be deleted");
@@ -305,6 +324,13 @@ export function subjectOf({ head, problem }: Glance, maxCharacters = 200): strin
 	return field(firstLine(head).trim(), maxCharacters);
 }
 
+/** Whether a person can answer a mail of that kind which stands so; to any other only a new mail can be written. */
+export function canAnswer(kind: MailKind | undefined, word: MailStatus): boolean {
+	if (kind === undefined || !awaitsAnswer({ kind })) return false;
+	return word === "unread" || word === "read" || word === "held";
+}
+
+const maxNameCharacters = 60;
 const maxReasonBytes = 4096;
 /** Some 50 MB at most. */
 const maxGlances = 20_000;

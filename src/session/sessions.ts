@@ -29,8 +29,11 @@ export interface Waiting {
 
 /** Who is there besides this session, and who waits for whom. Throws the disk's errors. */
 export interface Sessions {
-	/** How many mails wait in a session's inbox. */
-	unreadCount(address: string): number;
+	/**
+	 * How many mails wait for a session. Of this one: those that are unread. Of another: those that it has not claimed, since
+	 * what has become of the rest only it knows.
+	 */
+	waitingCount(address: string): number;
 	/** The sessions that have a mailbox here and do not run, the latest first. Undefined is a place to pause. */
 	closed(): Generator<undefined, ClosedSession[]>;
 	/** The requests and asks of this session that nobody has answered, newest first. */
@@ -44,14 +47,15 @@ export interface Sessions {
 export interface SessionsParts {
 	disk: Disk;
 	root: string;
-	mailbox: Pick<Mailbox, "awaits">;
+	mailbox: Pick<Mailbox, "awaits" | "address">;
 	ledger: Pick<Ledger, "unanswered">;
 	overview: Overview;
 }
 
 export function createSessions({ disk, root, mailbox, ledger, overview }: SessionsParts): Sessions {
 	return {
-		unreadCount(address) {
+		waitingCount(address) {
+			if (address === mailbox.address) return overview.unread().length;
 			const folder = boxesOf(root, address).new;
 			return disk.entry(folder) === "folder" ? mailsIn(disk, folder).length : 0;
 		},

@@ -1,18 +1,19 @@
 import { errorMessage } from "../mail/disk.ts";
 
-/** How long one slice may hold the event loop. */
-const sliceMs = 10;
+/** How long one slice may hold the event loop, where nothing else is said. */
+const usualSliceMs = 10;
 
 /**
  * Runs bulk work in slices, each in a turn of the event loop of its own, so that nothing else waits for it. `step` gets
  * what the work yields; `done` is called at the end, also when the work fails, which `warn` then hears of. The returned
- * function gives the rest up.
+ * function gives the rest up. `sliceMs` is how long a slice may hold the event loop.
  */
 export function inSlices<T>(
 	work: Generator<T>,
 	step: (item: T) => void,
 	done: () => void,
 	warn: (text: string) => void,
+	sliceMs = usualSliceMs,
 ): () => void {
 	let next: NodeJS.Immediate | undefined;
 	let isGivenUp = false;

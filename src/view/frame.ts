@@ -65,7 +65,7 @@ export function drawFrame(frame: Frame, width: number, height: number, theme: Th
 			.join("");
 	};
 	const head = height >= 3 ? [tabBar(frame, width, theme)] : [];
-	if (height >= 8) head.push(theme.fg("borderMuted", "─".repeat(width)));
+	const border = height >= 8 ? head.push("") - 1 : -1;
 	if (frame.title !== undefined && height >= 4) head.push(draw(frame.title, width));
 	const foot: string[] = [];
 	if (frame.message !== undefined && height >= 2) {
@@ -77,6 +77,7 @@ export function drawFrame(frame: Frame, width: number, height: number, theme: Th
 	}
 	const page = Math.max(1, height - head.length - foot.length);
 	const top = topFor(frame, page);
+	if (border >= 0) head[border] = theme.fg("borderMuted", borderRow(frame.count - top - page, width));
 	const list: string[] = [];
 	if (frame.count === 0) list.push(...wrap(frame.empty, width).map((row) => theme.fg("muted", row)));
 	for (let index = top; index < Math.min(frame.count, top + page); index++) {
@@ -92,6 +93,12 @@ export function drawFrame(frame: Frame, width: number, height: number, theme: Th
 }
 
 const marker = "→ ";
+
+/** A line, which says how many rows there are below what is seen. */
+function borderRow(below: number, width: number): string {
+	const said = below > 0 ? ` ${below} more below ──` : "";
+	return columnsOf(said) < width ? "─".repeat(width - columnsOf(said)) + said : "─".repeat(width);
+}
 
 function topFor({ count, selected, top }: Frame, page: number): number {
 	const last = Math.max(0, count - page);

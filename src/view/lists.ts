@@ -1,4 +1,4 @@
-import { shortAddress } from "../mail/address.ts";
+import { closedAddress, shortAddress } from "../mail/address.ts";
 import { worstFirst } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
 import { field } from "../mail/text.ts";
@@ -47,6 +47,8 @@ export interface Lists {
 	itemsOf(tab: Tab, width: number): Items;
 	/** The folders were listed anew: so is what was counted in others'. */
 	relisted(): void;
+	/** How many mails of this session were unread then. */
+	readonly unread: number;
 	/** Looks once more for what is wrong. */
 	examine(): void;
 	/** Looks once more which sessions are closed. */
@@ -67,8 +69,6 @@ export interface ListsParts {
 
 /** How long one picture may read mail; what is missing comes with the next. */
 const readMs = 5;
-/** As much of a closed session's id as tells it from others that began in another second. */
-const closedIdLength = 13;
 
 export function createLists({ session, memory, diagnose, work, isWorking, drawSoon }: ListsParts): Lists {
 	const { overview, sessions, mailbox } = session;
@@ -76,7 +76,9 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 	let readUntil = 0;
 	let found: Search | undefined;
 	let closed: ClosedSession[] | undefined;
-	let unread = new Map<string, number>();
+	/** How many mails wait for each session. */
+	let waiting = new Map<string, number>();
+	let unread = 0;
 	let findings: Finding[] | undefined;
 	let isExamined = false;
 
@@ -194,7 +196,7 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 		const addresses = running.map(({ address }) => address);
 		const item = (address: string, session: SessionRow): Item => ({
 			key: address,
-			row: (width) => sessionRow({ ...session, unread: unreadOf(address) }, width),
+			row: (width) => sessionRow({ ...session, waiting: waitingFor(address) }, width),
 			// Without the mail that waits, for which each inbox would have to be listed.
 			words: sessionRow(session, 400).cells.map(({ text }) => text),
 			...(address === mailbox.address ? {} : { address }),
@@ -215,8 +217,9 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 		if (memory.showsClosed) {
 			items.push(headingItem(closed === undefined ? "Closed: reading …" : `Closed: ${closed.length}`));
 			for (const { address, lastActiveMs } of closed ?? []) {
-				const name = address.slice(0, closedIdLength);
-				items.push(item(address, { name, state: "closed", lastActive: shortTime(lastActiveMs) }));
+				const name = overview.nameOf(address);
+				const short = address.startsWith(name) ? "" : closedAddress(address);
+				items.push(item(address, { name, short, state: "closed", lastActive: shortTime(lastActiveMs) }));
 			}
 		}
 		const words = wordsOf(memory.places.sessions.query);
@@ -224,12 +227,9 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 		return items.filter((item) => matches(words, [item.key, ...(item.words ?? [])]));
 	}
 
-	function unreadOf(address: string): number {
-		let count = unread.get(address);
-		if (count === undefined) {
-			count = sessions.unreadCount(address);
-			unread.set(address, count);
-		}
+	function waitingFor(address: string): number {
+		const count = waiting.get(address) ?? sessions.waitingCount(address);
+		waiting.set(address, count);
 		return count;
 	}
 
@@ -272,7 +272,11 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 		itemsOf,
 		relisted() {
 			isListed = true;
-			unread = new Map();
+			waiting = new Map();
+			unread = waitingFor(mailbox.address);
+		},
+		get unread() {
+			return unread;
 		},
 		examine,
 		readClosed,

@@ -21,6 +21,8 @@ export interface Memory {
 	picksFor: Tab | undefined;
 	showsClosed: boolean;
 	message: Said | undefined;
+	/** The id of a mail that was just sent: among those that were sent, the cursor goes to it as soon as it is listed. */
+	sentId: string | undefined;
 	/** Texts that were not sent, by what they were for. */
 	drafts: Map<string, string>;
 }
@@ -45,6 +47,7 @@ export function newMemory(): Memory {
 		picksFor: undefined,
 		showsClosed: false,
 		message: undefined,
+		sentId: undefined,
 		drafts: new Map(),
 	};
 }

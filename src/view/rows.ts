@@ -51,7 +51,7 @@ export function mailRow({ status, who, mail }: MailRow, width: number): Row {
 /** A session in a list. */
 export interface SessionRow {
 	name: string;
-	/** As much of its id as tells it from the others that run; not of a closed one, whose name it is. */
+	/** As much of its id as tells it from others; not where that is its name. */
 	short?: string;
 	/** Not of a closed one. */
 	cwd?: string;
@@ -61,18 +61,18 @@ export interface SessionRow {
 	/** Whom its ask waits for; empty when it does not wait. */
 	waitingOn?: string;
 	/** Mail that waits for it; left out where it is not counted. */
-	unread?: number;
+	waiting?: number;
 	/** Of a closed one: when something changed last. */
 	lastActive?: string;
 }
 
 /** A session as a row of a list; the narrower, the fewer columns. */
 export function sessionRow(session: SessionRow, width: number): Row {
-	const { name, short = "", cwd = "", state, isSelf = false, waitingOn = "", unread = 0, lastActive } = session;
+	const { name, short = "", cwd = "", state, isSelf = false, waitingOn = "", waiting = 0, lastActive } = session;
 	const about = [
 		...(isSelf ? ["this session"] : []),
 		...(waitingOn === "" ? [] : [`waits for ${field(waitingOn)}`]),
-		...(unread === 0 ? [] : [`${unread} unread`]),
+		...(waiting === 0 ? [] : [`${waiting} ${waitingWord(isSelf)}`]),
 		lastActive === undefined ? pathField(cwd) : `last active ${lastActive}`,
 	];
 	const id =
@@ -81,12 +81,21 @@ export function sessionRow(session: SessionRow, width: number): Row {
 			: [];
 	return {
 		cells: [
-			{ text: field(state), columns: 8, colour: state === "busy" ? "warning" : state === "closed" ? "dim" : "success" },
+			{
+				text: field(state),
+				columns: 9,
+				colour: state === "busy" ? "warning" : state === "closed" ? "dim" : "success",
+			},
 			{ text: `${field(name)} `, columns: whoColumns(width) },
 			...id,
 			{ text: about.join(" · "), colour: "muted" },
 		],
 	};
+}
+
+/** What mail that waits is called: of another session only that is known which it has not claimed. */
+export function waitingWord(isSelf: boolean): string {
+	return isSelf ? "unread" : "queued";
 }
 
 /** Sessions of which each waits for the next, by their names. */
@@ -104,8 +113,8 @@ export function stateOf({ state, judgement, x }: RunningSession): string {
 export function findingRows({ level, what, mend }: Finding, width: number): Row[] {
 	const colour = level === "ok" ? "success" : level;
 	const lines = [
-		...wrap(field(what, 1000), width - levelColumns - 2).map((text) => ({ text, colour: "text" as const })),
-		...(mend === undefined ? [] : wrap(`→ ${field(mend, 1000)}`, width - levelColumns - 2)).map((text) => ({
+		...wrap(field(what, 1000), width - levelColumns).map((text) => ({ text, colour: "text" as const })),
+		...(mend === undefined ? [] : wrap(`→ ${field(mend, 1000)}`, width - levelColumns)).map((text) => ({
 			text,
 			colour: "accent" as const,
 		})),

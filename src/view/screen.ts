@@ -3,7 +3,7 @@ import { errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
 import { field, pathField } from "../mail/text.ts";
-import type { Listed, MailStatus } from "../session/overview.ts";
+import { canAnswer, type Listed, type MailStatus } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
 import { wrap } from "./columns.ts";
@@ -41,10 +41,20 @@ export type Screen = Awaited<ReturnType<Parameters<ExtensionContext["ui"]["custo
 
 /** Between two looks at the folders, while the screen is open. */
 const refreshMs = 1000;
+/**
+ * How long a slice of bulk work may hold the event loop. Slices of several works and a picture may come in one turn, and the
+ * memory that they use be collected in it.
+ */
+const sliceMs = 4;
 /** The keys that do something with a mail; what is pasted is none of them. */
 const mailKeys: ReadonlySet<string> = new Set("rxeydp");
 /** What Pi shows below the screen. */
 const footerRows = 4;
+
+/** Whether a tab is a text to scroll, in which nothing is selected. */
+function isText(tab: Tab): boolean {
+	return tab === "doctor";
+}
 
 /** Makes the screen; it looks at the folders about once a second until it is disposed. */
 export function createScreen(parts: ScreenParts): Screen {
@@ -56,7 +66,6 @@ export function createScreen(parts: ScreenParts): Screen {
 	/** The place of the next picture, and what it was drawn of. */
 	let drawn: Drawn = { rows: [], top: 0, page: 1 };
 	let isPictureWanted = false;
-	let unreadHere = 0;
 	const lists = createLists({
 		session,
 		memory,
@@ -86,7 +95,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			hasFailed = true;
 			problem = `The mailbox ${pathField(mailbox.folder)} cannot be read: ${text}.`;
 		};
-		cancels.set(kind, inSlices(generator, step, end, fail));
+		cancels.set(kind, inSlices(generator, step, end, fail, sliceMs));
 	}
 
 	function refresh(): void {
@@ -103,7 +112,6 @@ export function createScreen(parts: ScreenParts): Screen {
 			() => {
 				problem = undefined;
 				lists.relisted();
-				unreadHere = overview.unread().length;
 			},
 		);
 	}
@@ -151,7 +159,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			title: titleRow(),
 			count: items.count,
 			rowAt: (index, room) => items.at(index)?.row(room) ?? textRow(""),
-			selected: items.count === 0 ? -1 : place.selected,
+			selected: isText(tab) || items.count === 0 ? -1 : place.selected,
 			top: place.top,
 			empty: items.empty,
 			keys: listKeys(items.at(place.selected)),
@@ -160,7 +168,7 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function titleOf(tab: Tab): string {
 		const name = tab.charAt(0).toUpperCase() + tab.slice(1);
-		return tab === "inbox" && unreadHere > 0 ? `${name} ${unreadHere}` : name;
+		return tab === "inbox" && lists.unread > 0 ? `${name} (${lists.unread} unread)` : name;
 	}
 
 	function titleRow(): Row | undefined {
@@ -172,6 +180,11 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	/** Keeps the selected one selected when the list has changed around it, and the cursor off the headings. */
 	function follow(place: Place, items: Items): void {
+		const sent = place === memory.places.sent && memory.sentId !== undefined && overview.find("sent", memory.sentId);
+		if (sent) {
+			place.key = sent.name;
+			memory.sentId = undefined;
+		}
 		if (place.key !== undefined && items.at(place.selected)?.key !== place.key) {
 			const at = items.placeOf(place.key);
 			if (at >= 0) place.selected = at;
@@ -198,7 +211,7 @@ export function createScreen(parts: ScreenParts): Screen {
 					...ends,
 				];
 			case "doctor":
-				return ["↑↓", "Enter look again", ...ends];
+				return ["↑↓ scroll", "Enter look again", ...ends];
 			default:
 				return ["↑↓", "Enter open", ...keysFor(item?.listed), ...(canSearch() ? ["/ search"] : []), ...ends];
 		}
@@ -215,7 +228,8 @@ export function createScreen(parts: ScreenParts): Screen {
 		const { word } = overview.status(listed);
 		if (listed.box === "sent") return [...(word === "queued" ? ["x retract", "e edit"] : []), write, "y copy id"];
 		if (word === "dead") return ["d delete", write];
-		return ["r reply", ...(canDrop(listed, word) ? ["p drop"] : []), write, "y copy id"];
+		const reply = canAnswer(overview.glance(listed)?.kind, word) ? "r answer" : "r new request";
+		return [reply, ...(canDrop(listed, word) ? ["p drop"] : []), write, "y copy id"];
 	}
 
 	function canDrop(listed: Listed, word: MailStatus): boolean {
@@ -328,6 +342,11 @@ export function createScreen(parts: ScreenParts): Screen {
 		};
 		const step = steps[key];
 		if (step === undefined) return;
+		if (isText(memory.tab)) {
+			// The picture keeps it where there is text.
+			place.top += step;
+			return;
+		}
 		let at = Math.max(0, Math.min(items.count - 1, place.selected + step));
 		const isFree = (index: number) => items.at(index)?.isHeading !== true;
 		if (!isFree(at)) at += step < 0 && at > 0 && isFree(at - 1) ? -1 : 1;

@@ -35,8 +35,8 @@ describe("/mailbox with one word, where there is no screen", () => {
 		const time = /\d\d-\d\d \d\d:\d\d/.source;
 		expect(lines).toEqual([
 			"Inbox: 2 mails, 2 unread",
-			expect.stringMatching(new RegExp(`^unread {2}${time} {2}message {2}01980f5e {2}${newer} {2}hello$`)),
-			expect.stringMatching(new RegExp(`^unread {2}${time} {2}request {2}01980f5e {2}${older} {2}look at$`)),
+			expect.stringMatching(new RegExp(`^unread {2}${time} {2}message {2}01980f5e-7a3c {2}${newer} {2}hello$`)),
+			expect.stringMatching(new RegExp(`^unread {2}${time} {2}request {2}01980f5e-7a3c {2}${older} {2}look at$`)),
 		]);
 	});
 
@@ -82,7 +82,7 @@ describe("/mailbox with one word, where there is no screen", () => {
 		expect(lines).toEqual([
 			"Sessions: 2 running",
 			`author  0197a3f2  mail off  0 unread  ${cwd} · this session`,
-			`worker  ${worker.address.slice(0, 8)}  idle      1 unread  ${cwd}`,
+			`worker  ${worker.address.slice(0, 8)}  idle      1 queued  ${cwd}`,
 		]);
 	});
 

@@ -44,7 +44,7 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		const inbox = await author.waitForScreen(/^\[1 Inbox\]/m);
 		expectToFit(inbox, 80, 24);
 		await author.waitForScreen(/^→ answered {2}\d\d-\d\d \d\d:\d\d request worker +look at the parser$/m);
-		for (const key of ["Enter open · r reply · w write", "y copy id", "/ search", "1-5 Tab tabs", "q close"]) {
+		for (const key of ["Enter open · r new request · w write", "y copy id", "/ search", "1-5 Tab tabs", "q close"]) {
 			await author.waitForScreen(key);
 		}
 		await author.press("Enter");
@@ -85,7 +85,7 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		expect(repliesTo(home, ids.worker)).toHaveLength(1);
 	});
 
-	test("writing: Esc keeps the text, and it is sent the next time; what still waits is taken back", async () => {
+	test("writing: Esc keeps the text, also behind a backslash, and it is sent the next time; what still waits is taken back", async () => {
 		const home = makeHome();
 		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
 		await worker.prompt(inTool.replaceAll("%", "!").replaceAll(" ;; ", "\n"));
@@ -95,12 +95,14 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		await author.waitForScreen(/Write to whom\?\n→ busy +worker/);
 		await author.press("Enter");
 		await author.waitForScreen(`To worker (${ids.worker}), as a request`);
-		author.type("check the");
+		author.type("check the\\");
+		await author.waitForScreen(/^check the\\$/m);
 		await author.press("Escape");
 		await author.waitForScreen("What you typed is kept");
 		expect(namesIn(home, ids.author, "sent")).toEqual([]);
 		await author.press("Enter");
-		await author.waitForScreen(/^check the$/m);
+		await author.waitForScreen(/^check the\\$/m);
+		await author.press("BSpace");
 		await enter(author, " parser");
 		await author.waitForScreen("Sent to worker.");
 		expect(mailsIn(home, ids.worker, "new").map(({ body }) => body)).toEqual(["check the parser"]);
@@ -207,5 +209,5 @@ test("with pi -p the words print the same to standard output", async () => {
 		stdout: expect.stringMatching(/^Inbox: 1 mail, 1 unread\nunread .* worker .* look at the parser\n$/),
 	});
 	const sessions = await print("sessions");
-	expect(sessions.stdout).toMatch(/^Sessions: 2 running\nauthor +.*this session\nworker +0197a3f2-2 +idle +0 unread +/);
+	expect(sessions.stdout).toMatch(/^Sessions: 2 running\nauthor +.*this session\nworker +0197a3f2-2 +idle +0 queued +/);
 });

@@ -58,6 +58,13 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 		expect(owed()).toEqual(["a"]);
 	});
 
+	test("it holds the last name of each sender that had one", () => {
+		add(mail("a", { sender: "ali" }), mail("b", { sender: "Bob" }));
+		expect(ledger.nameOf("alice")).toBe("Bob");
+		add(mail("c", { sender: "alic" }), mail("d", { address: "parent", sender: "Al" }), mail("e", { sender: "" }));
+		expect([ledger.nameOf("alice"), ledger.nameOf("carol")]).toEqual(["Bob", undefined]);
+	});
+
 	test("requests and asks in it are owed until a reply to them is planned, messages and replies never", () => {
 		add(mail("a"), mail("b", { kind: "ask" }), mail("c", { kind: "message" }), mail("d", { kind: "reply" }));
 		expect(ledger.unanswered()).toMatchObject([

@@ -24,6 +24,11 @@ let peer: Mailbox;
 let overview: Overview;
 /** What the ledger knows, by id. */
 let ledger: Map<string, Partial<ReceivedMail>>;
+/** The names that mail in the conversation was from, by address. */
+let named: Map<string, string>;
+/** What alice, who runs, is called. */
+let nameOfAlice: string | undefined;
+let isAliceRunning: boolean;
 let reads: string[];
 let walks: number;
 
@@ -32,6 +37,8 @@ beforeEach(() => {
 	mine = root.open(bob);
 	peer = root.open(alice);
 	ledger = new Map();
+	named = new Map();
+	[nameOfAlice, isAliceRunning] = ["al\u001bice", true];
 	reads = [];
 	walks = 0;
 	const disk = watchedDisk(({ name, paths }) => {
@@ -44,7 +51,7 @@ beforeEach(() => {
 function runningOf(): Running {
 	const nobody = {
 		list: () => [],
-		find: (address: string) => (address === alice ? { name: "al\u001bice" } : undefined),
+		find: (address: string) => (address === alice && isAliceRunning ? { name: nameOfAlice } : undefined),
 	};
 	return nobody as unknown as Running;
 }
@@ -66,7 +73,8 @@ function ledgerOf() {
 			}
 		);
 	};
-	return { get, has: (mail: { from: string; id: string }) => get(mail) !== undefined };
+	const nameOf = (from: string) => named.get(from);
+	return { get, has: (mail: { from: string; id: string }) => get(mail) !== undefined, nameOf };
 }
 
 function list(): void {
@@ -299,7 +307,28 @@ describe("what a person reads", () => {
 	});
 
 	test("a session by its name, cleaned, or the start of its id", () => {
-		expect([overview.nameOf(alice), overview.nameOf(carol)]).toEqual(["al ice", "01980f5e"]);
+		expect([overview.nameOf(alice), overview.nameOf(carol)]).toEqual(["al ice", carol.slice(0, 13)]);
+		list();
+		nameOfAlice = undefined;
+		expect(overview.nameOf(alice)).toBe(alice.slice(0, 8));
+	});
+
+	test("a session that is closed by the name that it had", () => {
+		expect(overview.nameOf(alice)).toBe("al ice");
+		isAliceRunning = false;
+		list();
+		expect(overview.nameOf(alice)).toBe("al ice");
+	});
+
+	test("also one that never ran since, by what the conversation holds of it; a name of 500 characters is cut", () => {
+		named.set(carol, "carol").set(alice, "n".repeat(500));
+		isAliceRunning = false;
+		expect(overview.nameOf(carol)).toBe("carol");
+		expect(overview.nameOf(alice)).toBe(`${"n".repeat(59)}…`);
+	});
+
+	test("a program by the whole name that somebody chose", () => {
+		expect(overview.nameOf("nightly-build-server")).toBe("nightly-build-server");
 	});
 
 	test("a text of a megabyte is not kept whole for a list", () => {

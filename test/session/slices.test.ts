@@ -52,6 +52,12 @@ describe("bulk work, design 6", () => {
 		expect([steps.length, done]).toEqual([7, 1]);
 	});
 
+	test("in shorter ones when somebody watches", () => {
+		inSlices(work(), (item) => steps.push(item), fail, fail, 5);
+		vi.advanceTimersToNextTimer();
+		expect(steps).toEqual([0, 1]);
+	});
+
 	test("stops for good when it is given up, at its beginning or in its middle", () => {
 		start()();
 		const giveUp = start();

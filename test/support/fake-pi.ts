@@ -548,8 +548,18 @@ export class FakePi {
 				},
 				text: prefill,
 				press: (data) => {
+					const [pasted, rest = ""] = data.split("\u001b[201~");
+					if (pasted?.startsWith("\u001b[200~")) {
+						shown.text += pasted.slice("\u001b[200~".length);
+						if (rest !== "") shown.press(rest);
+						return;
+					}
 					if (data !== "\r" && data !== "\u001b") {
 						shown.text += data;
+						return;
+					}
+					if (data === "\r" && shown.text.endsWith("\\")) {
+						shown.text = `${shown.text.slice(0, -1)}\n`;
 						return;
 					}
 					this.shown = undefined;
@@ -558,6 +568,21 @@ export class FakePi {
 				render: () => [title, shown.text],
 			};
 			this.shown = shown;
+		});
+	}
+
+	/** Pi's list of options, the first of which is selected. */
+	#select(title: string, options: readonly string[]): Promise<string | undefined> {
+		const below = this.shown;
+		return new Promise((resolve) => {
+			let at = 0;
+			const press = (data: string) => {
+				if (data === "\u001b[B") at = Math.min(at + 1, options.length - 1);
+				if (data !== "\r" && data !== "\u001b") return;
+				this.shown = below;
+				resolve(data === "\r" ? options[at] : undefined);
+			};
+			this.shown = { title, text: "", press, render: () => [title, ...options] };
 		});
 	}
 
@@ -636,6 +661,7 @@ export class FakePi {
 				},
 				custom: (factory: CustomFactory) => this.#custom(factory),
 				editor: (title: string, prefill = "") => this.#dialog(title, prefill),
+				select: (title: string, options: readonly string[]) => this.#select(title, options),
 				confirm: (title: string, message: string) => this.#confirm(`${title}\n${message}`),
 				onTerminalInput: (listener: TerminalListener) => {
 					this.#listeners.add(listener);

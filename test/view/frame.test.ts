@@ -62,6 +62,15 @@ describe("the screen's frame", () => {
 		expect(draw({ selected: 1, top: 9, count: 2 }, 80, 20).top).toBe(0);
 	});
 
+	test("says how many rows there are below what is seen, and nothing at the end", () => {
+		const line = (changed: Partial<Frame>) => draw(changed, 80, 20).rows[1];
+		const { page } = draw({}, 80, 20);
+		expect(line({})).toBe(`${"─".repeat(63)} ${100 - page} more below ──`);
+		expect(line({ selected: -1, top: 10 })).toContain(` ${90 - page} more below ──`);
+		expect(line({ selected: 99 })).toBe("─".repeat(80));
+		expect(draw({}, 10, 20).rows[1]).toBe("─".repeat(10));
+	});
+
 	test("asks for no row that is not seen", () => {
 		const asked: number[] = [];
 		const rowAt = (index: number) => {

@@ -14,6 +14,27 @@ function overviewOf(body: string): Overview & { version: number } {
 	return known as unknown as Overview & { version: number };
 }
 
+test("what is missing in a thread is said to be, and the rest of it is shown", () => {
+	const parts = [
+		{ relation: "answers", id: "gone", listed: undefined },
+		{ relation: "answered by", id: "there", listed: undefined, text: "yes" },
+	];
+	const overview = Object.assign(overviewOf("one"), {
+		*thread() {
+			yield undefined;
+			return parts;
+		},
+	});
+	const page = createPage(overview, (work, done) => {
+		for (const _ of work);
+		done();
+	});
+	page.rowsOf(listed, 80);
+	const texts = page.rowsOf(listed, 80).flatMap(({ cells }) => cells.map(({ text }) => text));
+	expect(texts).toContain("answers gone: not here any more");
+	expect(texts).toContain("answered by there: yes");
+});
+
 test("a text is wrapped once for each width, and not each time when mail comes", () => {
 	const overview = overviewOf("one\ntwo");
 	const page = createPage(overview, () => {});
