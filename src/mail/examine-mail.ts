@@ -6,6 +6,7 @@ import { type Disk, errorCode, errorMessage, errorReason } from "./disk.ts";
 import { isProbe } from "./examine-folders.ts";
 import type { RecordOptions, SightedSession, Sightings } from "./examine-records.ts";
 import { type Findings, quoted } from "./finding.ts";
+import { mailOfHold } from "./hold.ts";
 import { maxNameBytes } from "./mailbox.ts";
 import { isOfProgram, programMark } from "./program.ts";
 import { movedAside } from "./prune.ts";
@@ -20,6 +21,7 @@ type MailOptions = Pick<RecordOptions, "disk" | "root" | "processes" | "now">;
 export function* examineMail(options: MailOptions, sightings: Sightings, leftovers: string[]): Findings<string> {
 	const { disk, root } = options;
 	let count = 0;
+	let onHold = 0;
 	for (const name of disk.walk(root)) {
 		yield undefined;
 		const path = join(root, name);
@@ -29,7 +31,7 @@ export function* examineMail(options: MailOptions, sightings: Sightings, leftove
 		}
 		if (!isCanonicalAddress(name)) continue;
 		try {
-			if (disk.entry(path) === "folder") yield* examineMailbox(options, name, sightings);
+			if (disk.entry(path) === "folder") onHold += yield* examineMailbox(options, name, sightings);
 			else {
 				const what = `${pathField(path)} stands where a mailbox could be, and is no folder`;
 				yield { level: "warning", what, mend: `if nobody needs it, run: rm -- ${quoted(path)}` };
@@ -42,6 +44,11 @@ export function* examineMail(options: MailOptions, sightings: Sightings, leftove
 			yield { level: "error", what, mend: `see whose it is, run: ls -la -- ${quoted(path)}` };
 		}
 	}
+	if (onHold > 0)
+		yield {
+			level: "ok",
+			what: `${counted(onHold, "mail")} on hold, until each is released with h in the mailbox screen`,
+		};
 	return `no mail is stuck or was set aside in ${count} ${count === 1 ? "mailbox" : "mailboxes"}`;
 }
 
@@ -60,7 +67,8 @@ export function* examineLeftovers(leftovers: readonly string[]): Findings<string
 	return "no prune was cut short";
 }
 
-function* examineMailbox(options: MailOptions, address: string, { sessions, ahead }: Sightings): Findings {
+/** Returns how many mails are on hold. */
+function* examineMailbox(options: MailOptions, address: string, { sessions, ahead }: Sightings): Findings<number> {
 	const { disk, root, now } = options;
 	const boxes = boxesOf(root, address);
 	const session = sessions.get(address);
@@ -80,9 +88,10 @@ function* examineMailbox(options: MailOptions, address: string, { sessions, ahea
 	}
 	yield* examineSigns(options, boxes.folder);
 	// It goes with its program, or at the next prune: nobody starts again under such an address.
-	if (isPassingAddress(address)) return;
-	if (isFolder(disk, boxes.new)) yield* examineInbox(options, boxes.new, mailbox, ahead);
+	if (isPassingAddress(address)) return 0;
+	const onHold = isFolder(disk, boxes.new) ? yield* examineInbox(options, boxes.new, mailbox, ahead) : 0;
 	if (isFolder(disk, boxes.cur)) yield* examineClaimed(options, boxes.cur, mailbox);
+	return onHold;
 }
 
 /** A mailbox that is examined, and what is known of its session. */
@@ -98,19 +107,23 @@ interface Examined {
 	isProgram: boolean;
 }
 
-/** The mail that waits. */
+/** The mail that waits. Returns how many of it are on hold. */
 function* examineInbox(
 	options: MailOptions,
 	folder: string,
 	{ address, session, isOpen, start, read, isProgram }: Examined,
 	ahead: Sightings["ahead"],
-): Findings {
+): Findings<number> {
 	const { disk, now } = options;
+	const names = disk.list(folder).sort();
+	const held = new Set(names.flatMap((name) => mailOfHold(name) ?? []));
 	let waiting = 0;
+	let onHold = 0;
 	let waitsMs = 0;
-	for (const name of disk.list(folder).sort()) {
+	for (const name of names) {
 		yield undefined;
 		const path = join(folder, name);
+		if (mailOfHold(name) !== undefined && disk.entry(path) === "file") continue;
 		const problem = notMail(disk, path, name);
 		if (problem !== undefined) {
 			if (!isProbe(name) || ageMs(options, path) > leftoverMs) {
@@ -120,7 +133,8 @@ function* examineInbox(
 			continue;
 		}
 		waiting++;
-		waitsMs = Math.max(waitsMs, ageMs(options, path));
+		if (held.has(name)) onHold++;
+		else waitsMs = Math.max(waitsMs, ageMs(options, path));
 		const ms = Number(/^(\d{15})-/.exec(name)?.[1] ?? 0);
 		if (ms > now() + dayMs) ahead.push({ path, ms, mend: read });
 	}
@@ -139,6 +153,7 @@ function* examineInbox(
 			: "look whether that session is busy or waits for you; else end it and start it again";
 		yield { level: "warning", what, mend: isOff ? "in that session type /mailbox on" : look };
 	}
+	return onHold;
 }
 
 /** The mail that was claimed: what did not get into a conversation, and what was set aside. */

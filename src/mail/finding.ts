@@ -25,7 +25,8 @@ export function* inArea(name: string, examination: Findings<string>): Findings {
 				if (count === 0) yield { level: "ok", what: step.value };
 				break;
 			}
-			if (step.value === undefined || ++count <= maxFindings) yield step.value;
+			// What is well is no reason to leave out that all else is.
+			if (step.value === undefined || step.value.level === "ok" || ++count <= maxFindings) yield step.value;
 			else {
 				if (step.value.level === "error") worst = "error";
 				yield undefined;

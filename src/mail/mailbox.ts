@@ -23,6 +23,7 @@ import {
 	type ParsedEnvelope,
 	parseEnvelope,
 } from "./envelope.ts";
+import { holdOf, mailOfHold } from "./hold.ts";
 import { copyOfMark, noteProgress, type Progress } from "./progress.ts";
 import { followEdit, readReceipt } from "./receipt.ts";
 import { checkRoot } from "./root.ts";
@@ -106,6 +107,12 @@ export interface Mailbox {
 	isKnown(address: string): boolean;
 	/** Names of the mail that waits in `new/`, oldest first. */
 	waiting(): string[];
+	/** The same apart: what is to be claimed, and what a person keeps on hold. Removes the holds of mail that is gone. */
+	look(): { waiting: string[]; onHold: string[] };
+	/** Puts a waiting mail on hold (see `hold.ts`); false when it does not wait any more. */
+	hold(name: string): boolean;
+	/** Ends the hold of a mail; false when it does not wait any more. */
+	release(name: string): boolean;
 	/** Reads a waiting mail without claiming it; undefined when it is gone or is no mail. Throws the errors of the machine. */
 	peek(name: string): Envelope | undefined;
 	/** Moves a waiting mail to `cur/` and marks it open. Throws the errors of the machine; the mail then stays where it is. */
@@ -271,6 +278,15 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 	function isEmpty(folder: string): boolean {
 		for (const _ of disk.walk(folder)) return false;
 		return true;
+	}
+
+	/** Where that cannot be seen it is taken to: the next look tells. */
+	function stillWaits(name: string): boolean {
+		try {
+			return disk.entry(join(boxes.new, name)) !== undefined;
+		} catch {
+			return true;
+		}
 	}
 
 	function markOf(name: string): string {
@@ -521,6 +537,27 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		},
 		isKnown: (other) => disk.entry(boxesOf(root, other).folder) === "folder",
 		waiting: () => mailsIn(disk, boxes.new).sort(),
+		look() {
+			const names = disk.list(boxes.new);
+			const held = new Set(names.flatMap((name) => mailOfHold(name) ?? []));
+			const mails = names.filter((name) => name.endsWith(".json")).sort();
+			const onHold = mails.filter((name) => held.delete(name));
+			for (const gone of held) orLeave(() => disk.remove(join(boxes.new, holdOf(gone))));
+			const kept = new Set(onHold);
+			return { waiting: mails.filter((name) => !kept.has(name)), onHold };
+		},
+		hold(name) {
+			const path = join(boxes.new, holdOf(name));
+			if (disk.entry(path) === undefined) disk.create(path, "");
+			// After that: a claim that came before would have left a hold of nothing.
+			if (stillWaits(name)) return true;
+			orLeave(() => disk.remove(path));
+			return false;
+		},
+		release(name) {
+			disk.remove(join(boxes.new, holdOf(name)));
+			return stillWaits(name);
+		},
 		peek: (name) => readIfFile(join(boxes.new, name)),
 		claim,
 		close: (name) => disk.remove(markOf(name)),

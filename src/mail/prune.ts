@@ -4,6 +4,7 @@ import { lock } from "proper-lockfile";
 import { isCanonicalAddress, isPassingAddress } from "./address.ts";
 import { boxesOf, lastChanged, removeTree } from "./boxes.ts";
 import { type Disk, errorCode, errorMessage, nodeDisk } from "./disk.ts";
+import { mailOfHold } from "./hold.ts";
 import { removePassing } from "./passing.ts";
 import { isOfProgram, programMark } from "./program.ts";
 import type { Running } from "./running.ts";
@@ -150,7 +151,8 @@ function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean>
 		const path = join(folder, box);
 		if (disk.entry(path) !== "folder") continue;
 		for (const name of disk.walk(path)) {
-			if (name.endsWith(suffix)) return true;
+			// A hold is worth nothing without its mail.
+			if (name.endsWith(suffix) && mailOfHold(name) === undefined) return true;
 			yield undefined;
 		}
 	}

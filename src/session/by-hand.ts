@@ -1,7 +1,9 @@
-import { awaitsAnswer, type Envelope } from "../mail/envelope.ts";
+import { errorReason } from "../mail/disk.ts";
+import { awaitsAnswer, type Envelope, type MailKind } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
 import type { Answers } from "./answers.ts";
 import type { Handover } from "./handover.ts";
+import type { Inbox } from "./inbox.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Listed } from "./overview.ts";
 
@@ -20,10 +22,15 @@ export interface ByHand {
 	reply(listed: Listed, mail: Envelope, text: string): ByHandOutcome;
 	/** Ends a mail that waits: a request or ask is answered `failed`, a message is never shown to the model. */
 	drop(listed: Listed, mail: Envelope): ByHandOutcome;
+	/** Keeps a request, ask or message that nobody has claimed yet from being claimed, over restarts too, until `release`. */
+	hold(listed: Listed, kind: Exclude<MailKind, "reply">): ByHandOutcome;
+	/** Ends that: the mail comes as if it had just arrived. */
+	release(listed: Listed): ByHandOutcome;
 }
 
 export interface ByHandParts {
 	mailbox: Pick<Mailbox, "claim" | "close">;
+	inbox: Pick<Inbox, "hold" | "release">;
 	ledger: Ledger;
 	answers: Pick<Answers, "answerByHand">;
 	handover: Pick<Handover, "dismiss" | "isInFlight" | "resume">;
@@ -38,7 +45,7 @@ export interface ByHandParts {
 }
 
 export function createByHand(parts: ByHandParts): ByHand {
-	const { mailbox, ledger, answers, handover } = parts;
+	const { mailbox, inbox, ledger, answers, handover } = parts;
 
 	/**
 	 * Takes a mail that still waits out of the inbox first, so that its sender cannot take it back while it is answered.
@@ -64,7 +71,7 @@ export function createByHand(parts: ByHandParts): ByHand {
 	/** `action` says besides whether the mail is done with on disk, whatever becomes of this process. */
 	function act(listed: Listed, mail: Envelope, action: () => ByHandOutcome & { isDone: boolean }): ByHandOutcome {
 		const taken = take(listed, mail);
-		if (typeof taken === "string") return { ok: false, message: `Nothing was done: ${taken}.` };
+		if (typeof taken === "string") return nothingDone(taken);
 		let isDone = false;
 		try {
 			const outcome = action();
@@ -75,6 +82,20 @@ export function createByHand(parts: ByHandParts): ByHand {
 			else if (isDone) handover.dismiss(mail);
 			// With its note in the ledger it is closed as soon as that is saved; without, it is handed over as usual.
 			else if (taken !== undefined) handover.resume(taken, false);
+			parts.pump();
+		}
+	}
+
+	/** `action` is false when the mail does not wait in `new/` any more, and then does nothing. */
+	function whileWaiting({ name }: Listed, action: (name: string) => boolean, done: string): ByHandOutcome {
+		const refusal = parts.refusal();
+		if (refusal !== undefined) return nothingDone(refusal);
+		try {
+			if (action(name)) return { ok: true, message: done };
+			return nothingDone(parts.isClaimed(name) ? "it was claimed just now" : "its sender has taken it back");
+		} catch (error) {
+			return nothingDone(errorReason(error));
+		} finally {
 			parts.pump();
 		}
 	}
@@ -90,18 +111,29 @@ export function createByHand(parts: ByHandParts): ByHand {
 		reply: (listed, mail, text) =>
 			act(listed, mail, () => answer(listed, mail, "done", text, "Answered: no run of this session answers it again.")),
 		drop(listed, mail) {
-			if (mail.kind === "reply")
-				return { ok: false, message: "Nothing was done: a reply waits for nobody; it only informs." };
+			if (mail.kind === "reply") return nothingDone("a reply waits for nobody; it only informs");
 			return act(listed, mail, () => {
 				if (awaitsAnswer(mail)) return answer(listed, mail, "failed", droppedText, "Dropped: its sender is told so.");
-				if (ledger.has(mail)) {
-					return { ok: false, isDone: false, message: "Nothing was done: it is in the conversation already." };
-				}
+				if (ledger.has(mail)) return { isDone: false, ...nothingDone("it is in the conversation already") };
 				parts.noteTaken({ envelope: mail, name: listed.name });
 				return { ok: true, isDone: true, message: "Dropped: the model will not see it." };
 			});
 		},
+		hold(listed, kind) {
+			const asker = kind === "ask" ? " Its sender waits no longer than it would have." : "";
+			return whileWaiting(listed, inbox.hold, `On hold: it waits until it is released.${asker}`);
+		},
+		release(listed) {
+			const done = ledger.isReceiving
+				? "Released: it comes as if it had just arrived."
+				: "Released: it waits, as all mail does while mail is off.";
+			return whileWaiting(listed, inbox.release, done);
+		},
 	};
+}
+
+function nothingDone(why: string): ByHandOutcome & { ok: false } {
+	return { ok: false, message: `Nothing was done: ${why}.` };
 }
 
 const droppedText = "(Dropped by its user: nobody will answer it. Send it again if it is still wanted.)";

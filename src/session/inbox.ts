@@ -20,8 +20,14 @@ export interface Inbox {
 	claimReplies(): Claimed;
 	/** Looks at what waits, and claims nothing. */
 	look(): void;
-	/** How many mails waited in `new/` when it was last scanned and were not claimed since. */
+	/** Puts a waiting mail on hold: until `release` it is not claimed. False when it does not wait any more. Throws the disk's errors. */
+	hold(name: string): boolean;
+	/** Ends that; the mail is as one that has just come. False when it does not wait any more. Throws the disk's errors. */
+	release(name: string): boolean;
+	/** How many mails that are not on hold waited in `new/` when it was last scanned, and were not claimed since. */
 	readonly waitingCount: number;
+	/** How many were on hold. */
+	readonly onHoldCount: number;
 	/** Whether `new/` could be listed when it was last scanned. */
 	readonly isReadable: boolean;
 	/** Why the inbox is looked into again and again instead of watched; undefined while a watch works, and when nothing was to be watched. */
@@ -52,6 +58,7 @@ export function createInbox(
 	/** Names that are no mail and stay in `new/`. */
 	let left = new Set<string>();
 	let waiting = new Set<string>();
+	let onHold = new Set<string>();
 	let isReadable = true;
 	let scannedAt = Number.NEGATIVE_INFINITY;
 	let watch: Watch | undefined;
@@ -65,10 +72,11 @@ export function createInbox(
 	function scan(): string[] {
 		scannedAt = performance.now();
 		try {
-			const names = mailbox.waiting();
+			const { waiting: names, onHold: held } = mailbox.look();
 			if (names.some((name) => !waiting.has(name) && !left.has(name))) watch?.found();
 			left = new Set(names.filter((name) => left.has(name)));
 			waiting = new Set(names.filter((name) => !left.has(name)));
+			onHold = new Set(held);
 			isReadable = true;
 		} catch (error) {
 			isReadable = false;
@@ -151,8 +159,24 @@ export function createInbox(
 			return { mails, hasMore: peeks === maxPeeks && hasLearned };
 		},
 		look: scan,
+		hold(name) {
+			const isHeld = mailbox.hold(name);
+			// At once: the names of a backlog, or of a folder that cannot be listed, are used again.
+			waiting.delete(name);
+			if (isHeld) onHold.add(name);
+			return isHeld;
+		},
+		release(name) {
+			const isThere = mailbox.release(name);
+			onHold.delete(name);
+			if (isThere) waiting.add(name);
+			return isThere;
+		},
 		get waitingCount() {
 			return waiting.size;
+		},
+		get onHoldCount() {
+			return onHold.size;
 		},
 		get isReadable() {
 			return isReadable;

@@ -10,6 +10,7 @@ import {
 	maxEnvelopeBytes,
 	parseEnvelope,
 } from "../mail/envelope.ts";
+import { holdOf } from "../mail/hold.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { type SentStatus, sentStatus } from "../mail/progress.ts";
 import { displayName } from "../mail/resolve.ts";
@@ -28,7 +29,7 @@ export interface Listed {
 }
 
 /** How a mail to this session stands, in one word. */
-export type InboxStatus = "unread" | "read" | "answered" | "held" | "stopped" | "failed" | "dead";
+export type InboxStatus = "unread" | "on hold" | "read" | "answered" | "held" | "stopped" | "failed" | "dead";
 export type MailStatus = InboxStatus | SentStatus;
 
 /** What a list shows of a mail. A file that is no mail has only a `problem`. */
@@ -196,12 +197,17 @@ export function createOverview({ disk, root, mailbox, running, ledger }: Overvie
 		return box === "new" || folders.cur.names.has(`${name}.open`);
 	}
 
+	function isOnHold({ box, name }: Listed): boolean {
+		return box === "new" && folders.new.names.has(holdOf(name));
+	}
+
 	function isDead({ box, name }: Listed): boolean {
 		return box === "cur" && folders.cur.names.has(`${name}.reason`);
 	}
 
 	function status(listed: Listed): { word: MailStatus; reason?: string } {
 		if (isDead(listed)) return { word: "dead", reason: reasonOf(listed) };
+		if (isOnHold(listed)) return { word: "on hold" };
 		const mail = glance(listed);
 		if (mail === undefined || mail.problem !== undefined) return { word: listed.box === "sent" ? "taken" : "unread" };
 		if (listed.box === "sent") return { word: sentWord(listed, mail.to) };
@@ -327,7 +333,7 @@ export function subjectOf({ head, problem }: Glance, maxCharacters = 200): strin
 /** Whether a person can answer a mail of that kind which stands so; to any other only a new mail can be written. */
 export function canAnswer(kind: MailKind | undefined, word: MailStatus): boolean {
 	if (kind === undefined || !awaitsAnswer({ kind })) return false;
-	return word === "unread" || word === "read" || word === "held";
+	return word === "unread" || word === "on hold" || word === "read" || word === "held";
 }
 
 const maxNameCharacters = 60;

@@ -227,6 +227,7 @@ export function openSession(
 	const sessions = createSessions({ disk, root, mailbox, ledger, overview });
 	const byHand = createByHand({
 		mailbox,
+		inbox,
 		ledger,
 		answers,
 		handover,
@@ -414,7 +415,7 @@ export function openSession(
 
 	function refresh(): void {
 		const counts = {
-			pending: isOwner ? inbox.waitingCount + handover.claimedCount : 0,
+			pending: isOwner ? inbox.waitingCount + inbox.onHoldCount + handover.claimedCount : 0,
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
 		};

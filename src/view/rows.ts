@@ -8,6 +8,7 @@ import type { Cell, Row } from "./frame.ts";
 /** The colour of each status; the word alone says it as well. */
 const colours = {
 	unread: "accent",
+	"on hold": "warning",
 	queued: "accent",
 	taken: "muted",
 	read: "muted",

@@ -1,6 +1,6 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorMessage, errorReason } from "../mail/disk.ts";
-import { awaitsAnswer } from "../mail/envelope.ts";
+import { awaitsAnswer, type MailKind } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
 import { field, pathField } from "../mail/text.ts";
 import { canAnswer, type Listed, type MailStatus } from "../session/overview.ts";
@@ -22,7 +22,7 @@ export type Action =
 
 /** What the screen shows, and what draws it. */
 export interface ScreenParts {
-	session: Pick<MailSession, "overview" | "sessions" | "mailbox" | "refresh">;
+	session: Pick<MailSession, "overview" | "sessions" | "mailbox" | "byHand" | "refresh">;
 	memory: Memory;
 	diagnose: () => Findings;
 	/** The terminal: how high it is, what writes to it as it is, and what draws it again. */
@@ -47,7 +47,7 @@ const refreshMs = 1000;
  */
 const sliceMs = 4;
 /** The keys that do something with a mail; what is pasted is none of them. */
-const mailKeys: ReadonlySet<string> = new Set("rxeydp");
+const mailKeys: ReadonlySet<string> = new Set("rxeydph");
 /** What Pi shows below the screen. */
 const footerRows = 4;
 
@@ -229,13 +229,24 @@ export function createScreen(parts: ScreenParts): Screen {
 		if (listed.box === "sent") return [...(word === "queued" ? ["x retract", "e edit"] : []), write, "y copy id"];
 		if (word === "dead") return ["d delete", write];
 		const reply = canAnswer(overview.glance(listed)?.kind, word) ? "r answer" : "r new request";
-		return [reply, ...(canDrop(listed, word) ? ["p drop"] : []), write, "y copy id"];
+		const hold = word === "on hold" ? ["h release"] : holdable(listed, word) === undefined ? [] : ["h hold"];
+		return [reply, ...(canDrop(listed, word) ? ["p drop"] : []), ...hold, write, "y copy id"];
 	}
 
 	function canDrop(listed: Listed, word: MailStatus): boolean {
 		const mail = overview.glance(listed);
 		if (mail?.kind === undefined || mail.kind === "reply") return false;
-		return word === "unread" || (awaitsAnswer({ kind: mail.kind }) && (word === "read" || word === "held"));
+		return (
+			word === "unread" ||
+			word === "on hold" ||
+			(awaitsAnswer({ kind: mail.kind }) && (word === "read" || word === "held"))
+		);
+	}
+
+	/** The kind of a mail that can be put on hold: what was claimed is on its way, and replies and what is no mail never wait. */
+	function holdable(listed: Listed, word: MailStatus): Exclude<MailKind, "reply"> | undefined {
+		const kind = overview.glance(listed)?.kind;
+		return word === "unread" && listed.box === "new" && kind !== "reply" ? kind : undefined;
 	}
 
 	// The keys.
@@ -321,6 +332,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			isSent ? parts.done({ type: "edit", listed }) : say("Only a mail that this session sent can be edited.", true);
 		else if (isDead) say("It is dead: it was never read, and d deletes it.", true);
 		else if (isSent) say("It is a mail that this session sent: w writes to its recipient.", true);
+		else if (key === "h") hold(listed);
 		else parts.done({ type: key === "r" ? "reply" : "drop", listed });
 	}
 
@@ -401,6 +413,19 @@ export function createScreen(parts: ScreenParts): Screen {
 		// The terminal puts it into the clipboard, also over ssh, when it knows the sequence (OSC 52).
 		parts.terminal.write(`\u001b]52;c;${Buffer.from(id).toString("base64")}\u0007`);
 		say(`Copied, if the terminal allows it: ${id}`);
+	}
+
+	function hold(listed: Listed): void {
+		const { byHand } = session;
+		const { word } = overview.status(listed);
+		const kind = holdable(listed, word);
+		if (word !== "on hold" && kind === undefined) {
+			say("Only a request, ask or message that is unread and not claimed yet can be put on hold.", true);
+			return;
+		}
+		const { ok, message } = kind === undefined ? byHand.release(listed) : byHand.hold(listed, kind);
+		say(message, !ok);
+		refresh();
 	}
 
 	function retract(listed: Listed): void {

@@ -56,6 +56,17 @@ async function waitingRequest(draft: Parameters<Peer["send"]>[1] = {}): Promise<
 	return peer.send(pi, draft);
 }
 
+/** While another process has the session open and receives its mail. */
+async function elsewhere(action: () => Promise<void>): Promise<void> {
+	const record = join(mailRoot(), "running", `${pi.address}.json`);
+	const x = { namespace: "elsewhere", instance: "x" };
+	const other = { address: pi.address, cwd: "/", pid: 1, state: "idle", updated: "", x };
+	writeFileSync(record, JSON.stringify(other));
+	await later(2000);
+	await action();
+	rmSync(record);
+}
+
 /** The mailbox of the peer, to claim and take back by hand. */
 function boxesOfPeer() {
 	return openMailbox({
@@ -445,23 +456,13 @@ describe("answering by hand", () => {
 
 	test("D7 not in a second process, which gets none of the mail", async () => {
 		await waitingRequest();
-		const record = join(mailRoot(), "running", `${pi.address}.json`);
-		const other = {
-			address: pi.address,
-			cwd: "/",
-			pid: 1,
-			state: "idle",
-			updated: "",
-			x: { namespace: "elsewhere", instance: "x" },
-		};
-		writeFileSync(record, JSON.stringify(other));
-		await later(2000);
-		await open();
-		await press("r", "by hand", enter);
-		expect(said()).toContain("Nothing was done: another process has this session open and receives its mail.");
-		expect(peer.received()).toEqual([]);
-		await press("q");
-		rmSync(record);
+		await elsewhere(async () => {
+			await open();
+			await press("r", "by hand", enter);
+			expect(said()).toContain("Nothing was done: another process has this session open and receives its mail.");
+			expect(peer.received()).toEqual([]);
+			await press("q");
+		});
 	});
 });
 
@@ -508,6 +509,137 @@ describe("dropping", () => {
 		await press(`\u001b[200~${text}\u001b[201~`);
 		expect(shown()).toBe(before);
 		await press("q");
+	});
+});
+
+describe("putting on hold", () => {
+	const mailKeys = () => /↑↓.*/.exec(said())?.[0] ?? "";
+
+	test("h holds a mail that waits and releases it again, and the screen says which", async () => {
+		await waitingRequest({ body: "look at the parser" });
+		await open();
+		expect(mailKeys()).toContain("p drop · h hold · w write");
+		await press("h");
+		expect(said()).toContain("On hold: it waits until it is released.");
+		expect(shown()).toMatch(/→ on hold {3}.* request .*look at the parser/);
+		expect(mailKeys()).toContain("p drop · h release · w write");
+		await press("/", "on hold", enter);
+		expect(shown()).toContain("look at the parser");
+		await press(esc, "3");
+		expect(shown()).toMatch(/Waits for this session\n→ on hold /);
+		await press("h");
+		expect(said()).toContain("Released: it waits, as all mail does while mail is off.");
+		expect(shown()).toMatch(/→ unread /);
+		await press("1", enter);
+		expect(said()).toContain("h hold");
+		await press("h");
+		expect(said()).toMatch(/request · on hold · .*On hold: it waits/);
+		await press(esc, "q");
+	});
+
+	test("of an ask says that its sender waits no longer for it", async () => {
+		await waitingRequest({ kind: "ask" });
+		await open();
+		await press("h");
+		expect(said()).toContain("On hold: it waits until it is released. Its sender waits no longer than it would have.");
+		await press("q");
+	});
+
+	test.each(["request", "message"] as const)("a %s on hold is dropped or answered as any that waits", async (kind) => {
+		const asked = await waitingRequest({ kind });
+		await open();
+		await press("h", ...(kind === "request" ? ["r", "by hand", enter] : ["p", enter]), "q");
+		expect(peer.received().map(({ in_reply_to, body }) => [...in_reply_to, body])).toEqual(
+			kind === "request" ? [[asked, "by hand"]] : [],
+		);
+		expect(pi.names("new")).toEqual([]);
+		await pi.type("/mailbox on");
+		await later(2000);
+		expect([pi.hasRunToPlay, pi.openCount]).toEqual([false, 0]);
+	});
+
+	test("is not offered for what is read, dead, a reply or sent, and does nothing to it", async () => {
+		const notOffered = async (why: string) => {
+			expect(mailKeys()).not.toMatch(/ h /);
+			await press("h");
+			expect(said()).toContain(why);
+		};
+		const unread = "Only a request, ask or message that is unread and not claimed yet can be put on hold.";
+		peer.send(pi);
+		await later(1000);
+		await pi.run();
+		await open();
+		await notOffered(unread);
+		writeFileSync(join(mailRoot(), id, "new", "999999999999999-x.json"), "{");
+		await later(2000);
+		await press(up);
+		await notOffered("It is dead: it was never read, and d deletes it.");
+		await press("q");
+		await pi.type(`/mailbox ${peer.address} the first one`);
+		await open();
+		await press("2");
+		await notOffered("It is a mail that this session sent");
+		await press("1", "q");
+		await pi.run({
+			prompt: "work",
+			during: async () => {
+				// Claimed, and waiting for the next gap between two tool calls; and a reply that is not claimed yet.
+				peer.send(pi, { kind: "message" });
+				pi.events.emit("message:scan", {});
+				peer.send(pi, { kind: "reply", inReplyTo: [id] });
+				await open();
+				for (const kind of ["message", "reply"]) {
+					await press("/", kind, enter);
+					expect(shown()).toMatch(new RegExp(`→ unread .* ${kind} `));
+					await notOffered(unread);
+					await press(esc);
+				}
+				await press("q");
+			},
+		});
+	});
+
+	test("L4 claimed meanwhile, it says so", async () => {
+		await waitingRequest();
+		await open();
+		expect(mailKeys()).toContain("h hold");
+		const [name = ""] = pi.names("new");
+		renameSync(join(mailRoot(), id, "new", name), join(mailRoot(), id, "cur", name));
+		await press("h");
+		expect(said()).toContain("Nothing was done: it was claimed just now.");
+		expect(pi.names("new")).toEqual([]);
+		await press("q");
+	});
+
+	test("D28 taken back meanwhile, it says so, whether it was on hold or not", async () => {
+		await waitingRequest();
+		await open();
+		expect(mailKeys()).toContain("h hold");
+		const [name = ""] = pi.names("new");
+		const path = join(mailRoot(), id, "new", name);
+		rmSync(path);
+		await press("h");
+		expect(said()).toContain("Nothing was done: its sender has taken it back.");
+		await press("q");
+		await waitingRequest();
+		await open();
+		await press("h");
+		for (const other of pi.names("new")) if (other.endsWith(".json")) rmSync(join(mailRoot(), id, "new", other));
+		await press("h");
+		expect(said()).toContain("Nothing was done: its sender has taken it back.");
+		expect(pi.names("new")).toEqual([]);
+		await press("q");
+	});
+
+	test("D7 not in a second process, which gets none of the mail", async () => {
+		await waitingRequest();
+		await elsewhere(async () => {
+			await open();
+			await press("h");
+			expect(said()).toContain("Nothing was done: another process has this session open and receives its mail.");
+			expect(pi.names("new")).toHaveLength(1);
+			await press("q");
+		});
 	});
 });
 

@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
+import { holdOf } from "../../src/mail/hold.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 import { type FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
@@ -38,6 +39,14 @@ describe("/mailbox with one word, where there is no screen", () => {
 			expect.stringMatching(new RegExp(`^unread {2}${time} {2}message {2}01980f5e-7a3c {2}${newer} {2}hello$`)),
 			expect.stringMatching(new RegExp(`^unread {2}${time} {2}request {2}01980f5e-7a3c {2}${older} {2}look at$`)),
 		]);
+	});
+
+	test("a mail on hold is said to be, in the inbox and in what waits", async () => {
+		peer.send(pi, { body: "look at the parser" });
+		const [name = ""] = pi.names("new");
+		writeFileSync(join(mailRoot(), pi.address, "new", holdOf(name)), "");
+		expect(await type("inbox")).toMatch(/^Inbox: 1 mail, 1 unread\non hold .* look at the parser$/);
+		expect(await type("waiting")).toMatch(/^Waits for this session:\non hold .* look at the parser$/);
 	});
 
 	test("D12 a dead mail with its reason, and a control character is a space (L8)", async () => {

@@ -85,6 +85,43 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		expect(repliesTo(home, ids.worker)).toHaveLength(1);
 	});
 
+	test("L2 L3 a mail on hold wakes nothing, also after a crash and a start; released, it is answered", async () => {
+		const home = makeHome();
+		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
+		await enter(author, "%say hello");
+		await author.waitForScreen(/^ hello$/m);
+		await enter(author, inTool.split(" ;; ")[0] ?? "");
+		await author.waitForScreen(/^ \$ while /m);
+		const held = await sendRequest(worker, "author", "!say released");
+		const other = await sendRequest(worker, "author", "!say finished");
+		await author.press("M-m");
+		await author.waitForScreen(/^→ unread .*!say finished$/m);
+		await author.press("Down");
+		await author.waitForScreen(/^→ unread .*!say released$/m);
+		author.type("h");
+		await author.waitForScreen("On hold: it waits until it is released.");
+		await author.waitForScreen(/^→ on hold .*!say released$/m);
+		await author.press("Escape");
+		writeFileSync(join(home.workDir, "done"), "");
+		expect((await replyTo(home, worker, other)).body).toBe("finished");
+		await author.waitForScreen("✉ 1 pending · 1 read");
+		await author.kill();
+		const again = await openAuthor(home);
+		await again.waitForScreen("✉ 1 pending · 1 read");
+		await enter(again, "%say hello again");
+		await again.waitForScreen(/^ hello again$/m);
+		expect(repliesTo(home, ids.worker)).toHaveLength(1);
+		await again.press("M-m");
+		await again.press("Down");
+		await again.waitForScreen(/^→ on hold .*!say released$/m);
+		again.type("h");
+		await again.waitForScreen("Released: it comes as if it had just arrived.");
+		await again.press("Escape");
+		expect((await replyTo(home, worker, held)).body).toBe("released");
+		await again.waitForScreen("✉ 2 read");
+		expect(namesIn(home, ids.author, "new")).toEqual([]);
+	});
+
 	test("writing: Esc keeps the text, also behind a backslash, and it is sent the next time; what still waits is taken back", async () => {
 		const home = makeHome();
 		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);

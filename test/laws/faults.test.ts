@@ -1,8 +1,11 @@
 import { relative } from "node:path";
 import { describe, expect, test, vi } from "vitest";
+import { nodeDisk } from "../../src/mail/disk.ts";
+import { openMailbox } from "../../src/mail/mailbox.ts";
 import { createLedger } from "../../src/session/ledger.ts";
 import { faultCodes, type Operation } from "../support/disk.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { later, pressOnScreen, useFakeMachine } from "../support/fake-machine.ts";
+import type { FakePi } from "../support/fake-pi.ts";
 import { isSoak } from "../support/soak.ts";
 import { entriesOf, heldBy, type Mail, stepsOf } from "./states.ts";
 import { openWorld, playOn, type World } from "./world.ts";
@@ -87,6 +90,23 @@ function emit(world: World, post: Post, body: string): void {
 	} else {
 		expect(payload.error).toContain("Nothing was sent");
 		post.refused.push(body);
+	}
+}
+
+/** What the screen says of a fault is a word to the person as well. */
+async function pressH(pi: FakePi): Promise<string> {
+	const shown = await pressOnScreen(pi, "h");
+	const [said] = /Nothing was done: .*|That did not work: .*|The mailbox .* cannot be .*/.exec(shown) ?? [];
+	if (said !== undefined) pi.notifications.push(`mailbox: ${said}`);
+	return shown;
+}
+
+/** A person releases what is on hold. */
+function releaseAll(world: World): void {
+	for (const { mail, state } of world.states()) {
+		if (!state.id.includes("on hold")) continue;
+		const options = { disk: nodeDisk(), root: world.root, address: mail.to, now: Date.now, isDurable: () => false };
+		openMailbox(options).release(mail.name);
 	}
 }
 
@@ -214,6 +234,29 @@ const scenarios: Scenario[] = [
 				],
 			});
 			await later(1000);
+		},
+	},
+	{
+		title: "a mail that a person puts on hold and releases",
+		hasOutage: true,
+		async prepare(world) {
+			await world.season("alice");
+			await world.season("bob", { mode: "tui" });
+		},
+		async act(world, post, arm) {
+			const bob = world.pi("bob");
+			let isOnHold = false;
+			const during = async () => {
+				await type(world, post, "alice", "bob", "on hold");
+				arm();
+				isOnHold = (await pressH(bob)).includes("On hold: ");
+			};
+			await bob.run({ prompt: "work", turns: [{ tools: 1, during }, { tools: 1 }] });
+			await later(2000);
+			if (isOnHold) expect([bob.hasRunToPlay, bob.mails()]).toEqual([false, []]);
+			await pressH(bob);
+			await later(1000);
+			if (bob.hasRunToPlay) await bob.run({ text: "All is well." });
 		},
 	},
 	{
@@ -405,6 +448,8 @@ async function play(scenario: Scenario, fault: Fault, n: number): Promise<string
 			world.fillSessions(false);
 			world.states();
 			await world.restart();
+			await playOn(world, 2000);
+			releaseAll(world);
 			await playOn(world, 2000);
 			for (const pi of [...world.pis.values()]) {
 				await pi.run({ prompt: "go on" });

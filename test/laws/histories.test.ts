@@ -55,6 +55,7 @@ const insideSteps: fc.WeightedArbitrary<Step>[] = [
 	{ weight: 2, arbitrary: fc.record({ do: is("scan"), who: session }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("takeOver"), who: session, mails: fc.nat({ max: 2 }) }) },
 	{ weight: 2, arbitrary: fc.record({ do: is("receive"), who: session, isOn: fc.boolean() }) },
+	{ weight: 3, arbitrary: fc.record({ do: is("press h"), who: session }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("quit"), who: session, second: fc.boolean() }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("kill"), who: session, second: fc.boolean() }) },
 	{ weight: 2, arbitrary: fc.record({ do: is("killAt"), who: session, n: fc.integer({ min: 1, max: 40 }) }) },

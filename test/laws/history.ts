@@ -8,6 +8,7 @@ import { type Boxes, boxesOf } from "../../src/mail/boxes.ts";
 import type { Delivered } from "../../src/mail/deliver.ts";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
 import { type Envelope, parseEnvelope } from "../../src/mail/envelope.ts";
+import { holdOf, mailOfHold } from "../../src/mail/hold.ts";
 import { type Mailbox, openMailbox } from "../../src/mail/mailbox.ts";
 import type { Processes } from "../../src/mail/process.ts";
 import { ensureRoot } from "../../src/mail/root.ts";
@@ -29,6 +30,8 @@ export type Step =
 	/** A listener takes over the next mails. */
 	| { do: "takeOver"; who: number; mails: number }
 	| { do: "receive"; who: number; isOn: boolean }
+	/** A person presses `h` on the newest mail in the screen: puts it on hold, or releases it. */
+	| { do: "press h"; who: number }
 	/** Another extension drops what ours adds at the end of a turn, or no longer does. */
 	| { do: "drop"; who: number; isOn: boolean }
 	| { do: "quit"; who: number; second: boolean }
@@ -145,12 +148,15 @@ interface Session {
 	shown: Shown[];
 	/** The last word on whether it receives. */
 	isOn: boolean;
+	/** The mails that a person was told are on hold, by name. */
+	onHold: Map<string, string>;
 	/** How often a process of it was killed or failed. */
 	crashes: number;
 	/** One that is not saved and has ended. */
 	isOver: boolean;
 	hasBranched: boolean;
-	hadFolder: boolean;
+	/** Which folder it had: one that is pruned may be made again within a step, by a reply that comes to it. */
+	folder: string | undefined;
 	hadSecond: boolean;
 	hadFault: boolean;
 	/** Its folder was removed, or a copy could not be read when its reply came: what it awaits is not known for sure. */
@@ -251,6 +257,8 @@ class World {
 				return;
 			case "receive":
 				return pi.commands.has("mailbox") ? pi.type(step.isOn ? "/mailbox on" : "/mailbox off") : undefined;
+			case "press h":
+				return this.#pressH(session, host);
 			case "drop":
 				host.drops = step.isOn;
 				return;
@@ -487,6 +495,39 @@ class World {
 		return session.shown.findLast(({ kind }) => kind === "ask")?.id;
 	}
 
+	async #pressH(session: Session, { pi, isDead }: Host): Promise<void> {
+		if (isDead || pi.shown !== undefined || !pi.shortcuts.has("alt+m")) return;
+		pi.shortcut("alt+m");
+		pi.screen();
+		await pass(0);
+		// Without a mailbox there is none.
+		if (pi.shown === undefined) return;
+		pi.screen();
+		const folder = this.#boxes(session.address).new;
+		const before = namesIn(folder);
+		await pi.press("h");
+		const after = namesIn(folder);
+		const said = pi.screen().join("\n");
+		await pi.press("q");
+		const [put] = after.filter((name) => mailOfHold(name) !== undefined && !before.includes(name));
+		const name = mailOfHold(put ?? "");
+		// L4: a file shows it.
+		if (said.includes("On hold: ")) hold(name !== undefined, () => `${session.address} says "on hold", and nothing is`);
+		const tag = name === undefined ? undefined : envelopeIn(join(folder, name))?.body;
+		this.#read(session);
+		// A copy of what the conversation has.
+		const isShown = session.shown.some(({ firstLine }) => firstLine === tag);
+		if (name !== undefined && tag !== undefined && !isShown) session.onHold.set(name, tag);
+		for (const held of session.onHold.keys()) if (!after.includes(holdOf(held))) session.onHold.delete(held);
+	}
+
+	/** Releases what is on hold, as a person does in the end. */
+	#releaseAll({ address, onHold }: Session): void {
+		const folder = this.#boxes(address).new;
+		for (const name of namesIn(folder)) if (mailOfHold(name) !== undefined) this.#base.remove(join(folder, name));
+		onHold.clear();
+	}
+
 	// Processes
 
 	async #start(session: Session, reason: "startup" | "resume" | "fork"): Promise<Host> {
@@ -506,6 +547,7 @@ class World {
 			given: new Set(),
 			pi: new FakePi({
 				...place,
+				mode: "tui",
 				extensions: [
 					(pi) =>
 						sessionMail(
@@ -749,6 +791,10 @@ class World {
 			this.#model.judge(session.address, session.shown);
 			for (const { pi } of session.hosts) hold(pi.errors.length === 0, () => pi.errors.join("; "));
 			if (session.crashes >= 3 || session.mayBury) this.#readBuried(session);
+			for (const tag of session.onHold.values()) {
+				const isShown = session.shown.some(({ firstLine }) => firstLine === tag);
+				hold(!isShown, () => `${session.address} has ${tag}, which is on hold`);
+			}
 			this.#holdFolder(session);
 			this.#holdSwitch(session);
 		}
@@ -776,9 +822,10 @@ class World {
 	}
 
 	#holdFolder(session: Session): void {
-		const hasFolder = existsSync(this.#boxes(session.address).folder);
-		if (session.hadFolder && !hasFolder) {
-			session.mayMiscount = true;
+		const stats = statSync(this.#boxes(session.address).folder, { throwIfNoEntry: false });
+		const folder = stats && `${stats.ino} ${stats.birthtimeMs}`;
+		session.mayMiscount ||= session.folder !== undefined && session.folder !== folder;
+		if (session.folder !== undefined && folder === undefined) {
 			hold(this.#prunes > 0, () => `the folder of ${session.address} is gone, and nobody asked for that`);
 			// A session whose record the disk did not take counts as closed.
 			hold(
@@ -786,7 +833,7 @@ class World {
 				() => `the folder of ${session.address} was pruned while it ran`,
 			);
 		}
-		session.hadFolder = hasFolder;
+		session.folder = folder;
 	}
 
 	/** L4: what is noted beside the peer's copies has happened. */
@@ -982,6 +1029,7 @@ class World {
 		for (const host of this.#hosts())
 			Object.assign(host, { dies: undefined, fails: undefined, takes: 0, drops: false });
 		for (const session of this.#sessions) {
+			this.#releaseAll(session);
 			for (const host of session.hosts.slice(1)) await this.#quit(session, host);
 			const [host] = session.hosts;
 			if (host === undefined && !session.isOver) await this.#start(session, "resume");
@@ -1055,10 +1103,11 @@ function newSession(address: string, isSaved: boolean): Session {
 		readBytes: 0,
 		shown: [],
 		isOn: true,
+		onHold: new Map(),
 		crashes: 0,
 		isOver: false,
 		hasBranched: false,
-		hadFolder: false,
+		folder: undefined,
 		hadSecond: false,
 		hadFault: false,
 		mayMiscount: false,

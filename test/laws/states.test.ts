@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { boxesOf } from "../../src/mail/boxes.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
+import { holdOf } from "../../src/mail/hold.ts";
 import { type Mailbox, openMailbox } from "../../src/mail/mailbox.ts";
 import { mailDetails } from "../../src/session/ledger.ts";
 import type { Operation } from "../support/disk.ts";
@@ -137,6 +138,44 @@ describe("L2 a mail that is sent", () => {
 		await restart("alice");
 		see("waiting");
 		expect([boxNames(alice, "sent"), alice.notifications]).toEqual([[mail.name], []]);
+	});
+});
+
+describe("a mail on hold", () => {
+	beforeEach(async () => {
+		await send();
+		expect(mailboxOf(bob).hold(theMail().name)).toBe(true);
+	});
+
+	test("waits, over a kill and a start, until it is released", async () => {
+		await playOn(world, 2000);
+		see("on hold");
+		await kill("bob");
+		await restart("bob");
+		await playOn(world, 5000);
+		see("on hold");
+		expect(mailboxOf(bob).release(theMail().name)).toBe(true);
+		await playOn(world, 2000);
+		see("done");
+	});
+
+	test("is on hold all the same when a claim by hand is cut short", async () => {
+		world.stopAt(at("rename", /new/, /cur/));
+		expect(() => mailboxOf(bob).claim(theMail().name)).toThrow("EIO");
+		await kill("bob");
+		see("answering on hold");
+		await restart("bob");
+		await playOn(world, 5000);
+		see("on hold");
+	});
+
+	test("D28 that is taken back leaves a hold that means nothing, which the next look removes", async () => {
+		const mail = theMail();
+		takeBack(mail);
+		see("retracted", mail);
+		expect(bob.names("new")).toEqual([holdOf(mail.name)]);
+		await later(1000);
+		expect(bob.names("new")).toEqual([]);
 	});
 });
 

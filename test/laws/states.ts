@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { boxesOf } from "../../src/mail/boxes.ts";
 import { parseEnvelope } from "../../src/mail/envelope.ts";
+import { holdOf } from "../../src/mail/hold.ts";
 import { type Progress, progressSteps } from "../../src/mail/progress.ts";
 
 /** A mail under one of its names. A reply that was written again after a crash has two names and one id. */
@@ -13,7 +14,7 @@ export interface Mail {
 }
 
 /** Where a file of one mail lies, `<name>` being that of the mail. Its recipient's boxes: */
-type RecipientFile = "tmp" | "new" | "cur" | "cur.open" | "cur.reason";
+type RecipientFile = "tmp" | "new" | "new.hold" | "cur" | "cur.open" | "cur.reason";
 /** and its sender's; `back` is the mail itself, and `edit` its new version, in the sender's `tmp/`. */
 type SenderFile = "sent.part" | "sent" | "sent.retracted" | "back" | "edit";
 
@@ -85,12 +86,28 @@ export const states: readonly State[] = [
 		next: "the recipient claims it and shows nothing",
 	},
 	{
+		id: "on hold",
+		recipient: ["new", "new.hold"],
+		sender: sentOrNot,
+		held: anything,
+		meaning: "It is delivered, and a person keeps it waiting.",
+		next: "nothing, until a person releases it, which removes the mark",
+	},
+	{
 		id: "claiming",
 		recipient: ["new", "cur.open"],
 		sender: sentOrNot,
 		held: anything,
 		meaning: "A claim was cut short: it still waits.",
 		next: "the recipient removes the mark and claims it",
+	},
+	{
+		id: "answering on hold",
+		recipient: ["new", "new.hold", "cur.open"],
+		sender: sentOrNot,
+		held: anything,
+		meaning: "A person answered or dropped what was on hold, and the claim was cut short.",
+		next: "the recipient removes the mark in `cur/`: it is on hold",
 	},
 	{
 		id: "claimed",
@@ -244,6 +261,8 @@ export function stateOf(root: string, mail: Mail, entries: readonly unknown[]): 
 		return [
 			...list("tmp").ours.map(() => "tmp"),
 			...list("new").ours.map(() => "new"),
+			// Without its mail a hold means nothing.
+			...list("new").ours.flatMap((one) => (list("new").names.includes(holdOf(one)) ? ["new.hold"] : [])),
 			...ours.map(() => "cur"),
 			...beside(".open"),
 			...strays.map(() => "cur.open"),
@@ -306,6 +325,7 @@ export function stateTable(): string {
 	const words: Record<RecipientFile | SenderFile, string> = {
 		tmp: "`tmp/<name>`",
 		new: "`new/<name>`",
+		"new.hold": "`new/<name>.hold`",
 		cur: "`cur/<name>`",
 		"cur.open": "`cur/<name>.open`",
 		"cur.reason": "`cur/<name>.reason`",

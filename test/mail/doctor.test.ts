@@ -18,6 +18,7 @@ import { maxUnread } from "../../src/mail/deliver.ts";
 import { type Disk, nodeDisk, type Space } from "../../src/mail/disk.ts";
 import { type DiagnoseOptions, diagnose, reportOf } from "../../src/mail/doctor.ts";
 import { type Finding, quoted } from "../../src/mail/finding.ts";
+import { holdOf } from "../../src/mail/hold.ts";
 import type { Processes } from "../../src/mail/process.ts";
 import { takeForProgram } from "../../src/mail/program.ts";
 import { openRunning, type SessionFields } from "../../src/mail/running.ts";
@@ -474,6 +475,29 @@ describe("mail", () => {
 			what: `mail waits for 3 hours for ${bob}, which runs where mail is off`,
 			mend: "in that session type /mailbox on",
 		});
+	});
+
+	test("that is on hold is not stuck, however long it waits: it is counted, and all is well", () => {
+		runs(bob);
+		const inbox = root.open(bob);
+		for (let n = 0; n < 2; n++) sent(root.open(alice));
+		for (const name of root.names(bob, "new")) inbox.hold(name);
+		aheadMs = hourMs * 3;
+		const said = examined().map(({ level, what }) => `${level} ${what}`);
+		expect(said).toContain("ok 2 mails on hold, until each is released with h in the mailbox screen");
+		expect(said).toContain("ok no mail is stuck or was set aside in 2 mailboxes");
+		expect(problems()).toEqual([]);
+		sent(root.open(alice));
+		expect(problem().what).toBe(`mail waits for 3 hours for ${bob}, which runs`);
+	});
+
+	test("on hold fills an inbox as well, and what is left of a hold does not", () => {
+		for (let n = 0; n < 229; n++) root.lay(bob, "new", `${n}.json`, envelopeText());
+		for (const name of root.names(bob, "new").slice(0, 100)) root.lay(bob, "new", holdOf(name), "");
+		root.lay(bob, "new", holdOf("gone.json"), "");
+		expect(problems()).toEqual([]);
+		root.lay(bob, "new", "last.json", envelopeText());
+		expect(problem().what).toMatch(/^230 mails wait for /);
 	});
 
 	test.each([

@@ -15,6 +15,7 @@ import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
+import { holdOf } from "../../src/mail/hold.ts";
 import { type PruneOptions, type PruneStep, prune, whileAlone } from "../../src/mail/prune.ts";
 import type { Running, RunningSession } from "../../src/mail/running.ts";
 import {
@@ -321,6 +322,15 @@ describe("PSM-090, I-PSM-2 stays, even when a person asks to prune", () => {
 		closedSession();
 		root.lay(gone, "new", name, "");
 		expectKept();
+	});
+
+	test("one with a mail on hold", () => {
+		closedSession();
+		const name = "000000000000001-11111111-2222-4333-8444-555555555555.json";
+		for (const file of [name, holdOf(name)]) root.lay(gone, "new", file, "");
+		expectKept();
+		rmSync(join(root.boxes(gone).new, name));
+		expect(pass(byCommand).removed, "what is left of its hold keeps nothing").toEqual([gone]);
 	});
 
 	test("one with a folder in new/", () => {

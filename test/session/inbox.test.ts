@@ -111,6 +111,98 @@ describe("mail is claimed", () => {
 	});
 });
 
+describe("mail on hold", () => {
+	const names = () => root.names(bob, "new").filter((name) => name.endsWith(".json"));
+
+	test("is not claimed, and counted apart, until it is released", () => {
+		const [first, second] = [send(), send("message")];
+		const [name = ""] = names();
+		expect(inbox.hold(name)).toBe(true);
+		expect(ids(inbox.claim(20).mails)).toEqual([second]);
+		expect([inbox.waitingCount, inbox.onHoldCount, names()]).toEqual([0, 1, [name]]);
+		expect(inbox.release(name)).toBe(true);
+		expect([inbox.waitingCount, inbox.onHoldCount, root.names(bob, "new")]).toEqual([1, 0, [name]]);
+		expect(ids(inbox.claim(20).mails)).toEqual([first]);
+	});
+
+	test("of an earlier process is on hold as well", () => {
+		send();
+		const [name = ""] = names();
+		inbox.hold(name);
+		inbox.close();
+		open();
+		expect([inbox.claim(20), inbox.claimReplies()]).toEqual([
+			{ mails: [], hasMore: false },
+			{ mails: [], hasMore: false },
+		]);
+		expect(inbox.onHoldCount).toBe(1);
+	});
+
+	test("is not claimed while its folder cannot be listed either", () => {
+		send();
+		let isBroken = false;
+		const [name = ""] = names();
+		open(watchedDisk((operation) => operation.name === "list" && isBroken && fail("EIO")));
+		inbox.look();
+		inbox.hold(name);
+		isBroken = true;
+		expect([inbox.claim(20).mails, inbox.onHoldCount]).toEqual([[], 1]);
+		inbox.release(name);
+		expect(inbox.claim(20).mails).toHaveLength(1);
+	});
+
+	test("L6 behind a backlog, which is listed once a second, is not claimed either", () => {
+		for (let n = 100; n < 400; n++) root.lay(bob, "new", `${n}.json`, envelopeText({ kind: "message" }));
+		inbox.look();
+		inbox.hold("100.json");
+		expect(inbox.claim(1).mails.map(({ name }) => name)).toEqual(["101.json"]);
+		inbox.release("100.json");
+		expect(inbox.claim(1000).mails).toHaveLength(299);
+	});
+
+	test("that was claimed or taken back just before is not: its hold is removed again", () => {
+		send();
+		inbox.look();
+		const [name = ""] = names();
+		rmSync(join(root.boxes(bob).new, name));
+		expect([inbox.hold(name), inbox.waitingCount, inbox.onHoldCount]).toEqual([false, 0, 0]);
+		expect(root.names(bob, "new")).toEqual([]);
+		expect(inbox.release(name)).toBe(false);
+		expect(inbox.waitingCount).toBe(0);
+	});
+
+	test("that is gone leaves no hold behind", () => {
+		send();
+		const [name = ""] = names();
+		inbox.hold(name);
+		rmSync(join(root.boxes(bob).new, name));
+		inbox.claimReplies();
+		expect([root.names(bob, "new"), inbox.onHoldCount, warnings]).toEqual([[], 0, []]);
+	});
+
+	test.each(["remove", "create"] as const)("L4 is as it was when the disk does not take it (%s)", (operation) => {
+		send();
+		const [name = ""] = names();
+		open(watchedDisk(({ name, paths }) => name === operation && paths[0]?.endsWith(".hold") && fail("EROFS")));
+		if (operation === "create") expect(() => inbox.hold(name)).toThrow("EROFS");
+		else {
+			inbox.hold(name);
+			expect(() => inbox.release(name)).toThrow("EROFS");
+		}
+		expect(inbox.claim(20).mails).toHaveLength(operation === "create" ? 1 : 0);
+	});
+
+	test("L2 counts as on hold when the disk cannot say whether it is still there", () => {
+		send();
+		const [name = ""] = names();
+		open(
+			watchedDisk((operation) => operation.name === "entry" && operation.paths[0]?.endsWith(".json") && fail("EIO")),
+		);
+		expect(inbox.hold(name)).toBe(true);
+		expect(root.names(bob, "new")).toHaveLength(2);
+	});
+});
+
 describe("while the session is busy, design 4.2", () => {
 	test("only replies are claimed; the rest waits, unclaimed, and can be taken back", () => {
 		const [request, reply, message] = [send(), send("reply"), send("message")];

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import sessionMail from "../../src/index.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
+import { openMailbox } from "../../src/mail/mailbox.ts";
 import { systemProcesses } from "../../src/mail/process.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { createRest, type Rest } from "../../src/session/rest.ts";
@@ -113,6 +114,25 @@ describe("a session", () => {
 		const { operations } = await restingPi();
 		await later(5000);
 		expect(operations.map(({ name }) => name)).toEqual(Array.from({ length: 30 }, () => "changed"));
+	});
+
+	test("L10 that is at rest is so beside mail on hold as well", async () => {
+		const { pi, operations } = await restingPi();
+		makePeer().send(pi);
+		const [name = ""] = pi.names("new");
+		openMailbox({
+			disk: nodeDisk(),
+			root: mailRoot(),
+			address: pi.address,
+			now: Date.now,
+			isDurable: () => false,
+		}).hold(name);
+		// It notices that something came, and that this is on hold; until that is no longer fresh.
+		await later(minuteMs + 5000);
+		operations.splice(0);
+		await later(5000);
+		expect(operations.map(({ name }) => name)).toEqual(Array.from({ length: 30 }, () => "changed"));
+		expect([pi.hasRunToPlay, pi.status.get("mailbox")]).toEqual([false, "✉ 1 pending"]);
 	});
 
 	test("L5 that is at rest notices a mail within a second", async () => {

@@ -9,6 +9,25 @@ export async function later(ms: number): Promise<void> {
 	await vi.advanceTimersByTimeAsync(ms);
 }
 
+/**
+ * What a person does who opens the mailbox screen, presses this key and closes it again; returns what stood there
+ * before, then, and once the word about the key was gone.
+ */
+export async function pressOnScreen(pi: FakePi, key: string): Promise<string> {
+	pi.shortcut("alt+m");
+	pi.screen();
+	await later(0);
+	const pictures = [...pi.screen()];
+	await pi.press(key);
+	pictures.push(...pi.screen());
+	await later(0);
+	await pi.press("\u001b[A");
+	pictures.push(...pi.screen());
+	const text = pictures.join(" ").replace(/\s+/g, " ");
+	await pi.press("q");
+	return text;
+}
+
 /** A session whose file exists: its user has typed something, and nothing goes on. */
 export async function seasonedPi(options: Parameters<typeof startFakePi>[0] = {}): Promise<FakePi> {
 	const pi = await startFakePi(options);
