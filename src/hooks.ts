@@ -1,18 +1,9 @@
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import type { MessageInbound, MessageScan, SendOutcome } from "./hook-events.ts";
 import { isAddress } from "./mail/address.ts";
 import type { Envelope } from "./mail/envelope.ts";
 import type { OpenMail, SentCopy } from "./mail/mailbox.ts";
 import type { MailSession } from "./session/session.ts";
-
-/** Payload of `message:inbound`: a claimed mail before it is shown; a listener that sets `handled` shows it itself (PSM-093). */
-interface MessageInbound {
-	envelope: Envelope;
-	/** Its file in `cur/`. */
-	path: string;
-	/** A reply's requests that have a copy in this session's `sent/`. */
-	requests: SentCopy[];
-	handled?: boolean;
-}
 
 /**
  * Serves two events before `emit` returns; without a session neither sets anything but `error`.
@@ -24,11 +15,13 @@ interface MessageInbound {
  */
 export function provideHooks(pi: ExtensionAPI, current: () => MailSession | undefined): void {
 	pi.events.on("message:send", (payload) => {
-		if (isObject(payload)) send(payload, current());
+		if (isObject(payload)) Object.assign(payload, send(payload, current()));
 	});
 	pi.events.on("message:scan", (payload) => {
 		const session = current();
-		if (session !== undefined && isObject(payload) && session.scan()) payload.scanned = true;
+		if (session === undefined || !isObject(payload) || !session.scan()) return;
+		const outcome: MessageScan = { scanned: true };
+		Object.assign(payload, outcome);
 	});
 }
 
@@ -48,23 +41,19 @@ function copyOf(envelope: Envelope): Envelope {
 	return { ...envelope, in_reply_to: [...envelope.in_reply_to] };
 }
 
-function send(payload: { [key: string]: unknown }, session: MailSession | undefined): void {
+/** What `message:send` sets; the payload comes from anybody. */
+function send(payload: { [key: string]: unknown }, session: MailSession | undefined): SendOutcome {
 	const { to, body, id, quiet = false } = payload;
 	// Another provider was there first.
-	if (payload.envelope !== undefined || payload.error !== undefined) return;
-	if (session === undefined) payload.error = "Nothing was sent: this session has no mailbox.";
-	else if (typeof to !== "string" || !isAddress(to)) payload.error = "Nothing was sent: to is not an address.";
-	else if (typeof body !== "string") payload.error = "Nothing was sent: body is not a text.";
-	else if (id !== undefined && typeof id !== "string") payload.error = "Nothing was sent: id is not a text.";
-	else if (typeof quiet !== "boolean") payload.error = "Nothing was sent: quiet is neither true nor false.";
-	else {
-		const sent = session.request(to, body, id, quiet);
-		if (!sent.ok) payload.error = sent.message;
-		else {
-			payload.envelope = sent.envelope;
-			if (sent.duplicate) payload.duplicate = true;
-		}
-	}
+	if (payload.envelope !== undefined || payload.error !== undefined) return {};
+	if (session === undefined) return { error: "Nothing was sent: this session has no mailbox." };
+	if (typeof to !== "string" || !isAddress(to)) return { error: "Nothing was sent: to is not an address." };
+	if (typeof body !== "string") return { error: "Nothing was sent: body is not a text." };
+	if (id !== undefined && typeof id !== "string") return { error: "Nothing was sent: id is not a text." };
+	if (typeof quiet !== "boolean") return { error: "Nothing was sent: quiet is neither true nor false." };
+	const sent = session.request(to, body, id, quiet);
+	if (!sent.ok) return { error: sent.message };
+	return { envelope: sent.envelope, ...(sent.duplicate && { duplicate: true }) };
 }
 
 function isObject(payload: unknown): payload is { [key: string]: unknown } {

@@ -6,7 +6,7 @@ import { bodyOf } from "./body.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { asMember, refused } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
-import type { Member } from "./member.ts";
+import type { ProgramMember } from "./member.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 
@@ -37,7 +37,7 @@ const maxSeconds = 7 * 24 * 60 * 60;
 
 async function printed(
 	{ out }: Call,
-	member: Member,
+	member: ProgramMember,
 	outcome: AskOutcome,
 	interruptedCode: number | undefined,
 ): Promise<number> {

@@ -5,7 +5,7 @@ import { senderName } from "../session/label.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { asMember, refused } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
-import type { Member, ReadMail } from "./member.ts";
+import type { ProgramMember, ReadMail } from "./member.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 
@@ -62,7 +62,7 @@ export async function read(call: Call): Promise<number> {
 const maxWaitSeconds = 7 * 24 * 60 * 60;
 
 /** Waits until mail is there, listed like a session; returns 0 or the exit code. */
-async function waitForMail(call: Call, member: Member, seconds: number): Promise<number> {
+async function waitForMail(call: Call, member: ProgramMember, seconds: number): Promise<number> {
 	const hasMail = () => {
 		const waiting = member.inbox();
 		return "ok" in waiting || waiting.length > 0;
@@ -91,7 +91,7 @@ const noMail = 4;
 const maxAtOnce = 1000;
 
 /** What is printed of a mail with `--json`. */
-export function mailOf(envelope: Envelope, running: Member["running"] | Running): Mail {
+export function mailOf(envelope: Envelope, running: ProgramMember["running"] | Running): Mail {
 	const { id, from, to, kind, hops, in_reply_to, status, ts, body, x } = envelope;
 	return {
 		id,

@@ -5,7 +5,7 @@ import { mailRoot } from "../mail/root.ts";
 import { openRunning, type Running } from "../mail/running.ts";
 import { openSettings, settingsPath } from "../mail/settings.ts";
 import type { Call } from "./main.ts";
-import { type Machine, type Member, openMember } from "./member.ts";
+import { type Machine, openMember, type ProgramMember } from "./member.ts";
 import { surroundingSession, whoIsIt } from "./who.ts";
 
 /** The machine that this program runs on. What goes wrong is said on standard error, each thing once. */
@@ -16,6 +16,11 @@ export function thisMachine({ env, out }: Call): Machine {
 		said.add(text);
 		out.note(`warning: ${text}`);
 	};
+	return machineFor(env, warn);
+}
+
+/** The machine that this process runs on. `warn` hears of what cannot be used, one line each, and maybe again. */
+export function machineFor(env: NodeJS.ProcessEnv, warn: (text: string) => void): Machine {
 	const disk = nodeDisk();
 	const now = Date.now;
 	const settings = openSettings({ disk, file: settingsPath(env), now, warn });
@@ -28,7 +33,7 @@ export function runningOn({ disk, processes, now, root, warn }: Machine): Runnin
 }
 
 /** The member that a command acts as; undefined, with the reason said, when it cannot. */
-function memberFor(call: Call, purpose: "ask" | "send", machine: Machine): Member | undefined {
+function memberFor(call: Call, purpose: "ask" | "send", machine: Machine): ProgramMember | undefined {
 	const { env, out } = call;
 	const inside = surroundingSession(env, runningOn(machine), machine.processes);
 	const who = whoIsIt(
@@ -45,7 +50,7 @@ function memberFor(call: Call, purpose: "ask" | "send", machine: Machine): Membe
 export async function asMember(
 	call: Call,
 	purpose: "ask" | "send",
-	run: (member: Member) => Promise<number>,
+	run: (member: ProgramMember) => Promise<number>,
 	machine = thisMachine(call),
 ): Promise<number> {
 	const member = memberFor(call, purpose, machine);

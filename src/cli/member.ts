@@ -33,12 +33,10 @@ export interface Machine {
 	warn: (text: string) => void;
 }
 
-/** What a program may do with mail. Every refusal comes before anything is written, and nothing but `open` throws. */
+/** What a program may do with mail. Every refusal comes before anything is written, and nothing but to open it throws. */
 export interface Member {
+	/** Where mail to it goes. */
 	readonly address: string;
-	readonly who: Who;
-	/** The sessions and programs that run. */
-	readonly running: Running;
 	/**
 	 * Takes a running record, so that others see this program; until `close`. Refused when another process has this name
 	 * (`name_in_use`). Named and passing members only; `ask` does it by itself.
@@ -68,13 +66,23 @@ export interface Member {
 	edit(id: string, text: string): Done | MemberRefusal;
 	/** Takes a mail back that its recipient has not claimed. */
 	retract(id: string): Done | MemberRefusal;
-	/** Calls `look` soon after something changed in the inbox, and about once a second; the returned function ends that. */
+	/**
+	 * Calls `look` soon after something changed in the inbox, and about once a second. The returned function ends that;
+	 * until then the process goes on.
+	 */
 	watch(look: () => void): () => void;
 	/** Ends the membership: the record goes, and a passing address with its folder. Never throws. */
 	close(): void;
 }
 
-/** Why something was not done: the code for programs, one sentence for people. */
+/** A member, and what the program shows of it. */
+export interface ProgramMember extends Member {
+	readonly who: Who;
+	/** The sessions and programs that run. */
+	readonly running: Running;
+}
+
+/** Why something was not done: the code for programs, one sentence for people in the words of the program `pi-session-mail`. */
 export interface MemberRefusal {
 	ok: false;
 	code:
@@ -160,7 +168,7 @@ export function openMember({
 	name,
 	purpose,
 	cwd,
-}: MemberOptions): { ok: true; member: Member } | MemberRefusal {
+}: MemberOptions): { ok: true; member: ProgramMember } | MemberRefusal {
 	const { disk, processes, now, root } = machine;
 	ensureRoot(disk, root);
 	const isDurable = () => machine.settings().durability === "durable";
@@ -426,7 +434,7 @@ export function openMember({
 		}
 	}
 
-	const member: Member = {
+	const member: ProgramMember = {
 		address,
 		who,
 		running,

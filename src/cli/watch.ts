@@ -5,7 +5,7 @@ import { untilInterrupted } from "./interrupt.ts";
 import { lineOf, summaryOf } from "./list.ts";
 import { asMember, refused, thisMachine } from "./machine.ts";
 import type { Call } from "./main.ts";
-import type { Member } from "./member.ts";
+import type { ProgramMember } from "./member.ts";
 import type { Printed } from "./schemas.ts";
 
 type Event = Printed["watch"];
@@ -15,7 +15,7 @@ export async function watch(call: Call): Promise<number> {
 	const { out } = call;
 	const machine = thisMachine(call);
 	const interrupt = untilInterrupted();
-	const run = async (member: Member) => {
+	const run = async (member: ProgramMember) => {
 		const seen = member.who.type === "named" ? member.appear() : undefined;
 		if (seen !== undefined && !seen.ok) return refused(call, seen);
 		return new Promise<number>((resolve) => {
@@ -44,7 +44,7 @@ export async function watch(call: Call): Promise<number> {
 const watchedMails = 200;
 
 /** What happened since the last call. The first one tells who runs and what waits. */
-function createChanges(member: Member, now: () => string): () => Event[] {
+function createChanges(member: ProgramMember, now: () => string): () => Event[] {
 	const isNamed = member.who.type === "named";
 	let sessions = new Map<string, RunningSession>();
 	let mails = new Set<string>();
@@ -92,7 +92,7 @@ function isOther(a: RunningSession, b: RunningSession): boolean {
 	return essence(a) !== essence(b);
 }
 
-function eventLine(event: Event, { running }: Member): string {
+function eventLine(event: Event, { running }: ProgramMember): string {
 	const time = event.at.slice(11, 19);
 	if (event.event === "mail") return `${time}  mail     ${mailLine(event.mail)}`;
 	if (event.event === "sent") return `${time}  sent     ${event.id}  ${event.status}  ${field(event.to)}`;

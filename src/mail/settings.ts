@@ -4,7 +4,7 @@ import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage } from "./disk.ts";
 import { field } from "./text.ts";
-import { wakeOnSchema } from "./wake-on.ts";
+import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
 
 /** A key as Pi names it. */
 const keyPattern =
@@ -34,7 +34,19 @@ export const settingsSchema = z.object({
 		.check(z.describe("Which mail may start a turn of a session. All other is read with the next one.")),
 });
 
-export type Settings = Omit<z.infer<typeof settingsSchema>, "$schema">;
+/** The settings, each with its value or its default. */
+export interface Settings {
+	/** How many hops a chain of sessions waking each other may reach. */
+	hopLimit: number;
+	/** How many days the mailbox folder of a closed session is kept. */
+	pruneAfterDays: number;
+	/** Whether a sent mail survives a power cut, or only a crash. */
+	durability: "durable" | "fast";
+	/** The key that opens the mailbox screen; false for none. */
+	shortcut: string | false;
+	/** Which mail may start a turn of a session; every mail when it is not set. */
+	wakeOn?: WakeOn | undefined;
+}
 
 /** The settings when nothing is set. */
 export const defaultSettings: Settings = z.parse(settingsSchema, {});

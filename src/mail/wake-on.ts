@@ -15,7 +15,13 @@ export const wakeOnSchema = z.strictObject({
 	),
 });
 
-export type WakeOn = z.infer<typeof wakeOnSchema>;
+/** See `wakeOnSchema`. */
+export interface WakeOn {
+	/** The kinds of mail that may; all when it is not set. */
+	kinds?: ("request" | "ask" | "message")[] | undefined;
+	/** The senders that may: names of sessions, or full session ids; all when it is not set. */
+	from?: string[] | undefined;
+}
 
 /**
  * The rule by which a mail starts no run; undefined when none keeps it from that. A late answer to an ask counts as a
