@@ -31,10 +31,22 @@ const loadLate: Plugin = {
 	load: (id) => late[id.slice(1)],
 };
 
+/** The MCP server, which brings libraries of its own, is loaded as it is called: the other commands do not pay for it. */
+const mcpApart: Plugin = {
+	name: "mcp-apart",
+	resolveId: { order: "pre", handler: (id) => (id === "./mcp.ts" ? { id: "./mcp.mjs", external: true } : undefined) },
+};
+
 export default defineConfig([
 	// It imports nothing of Pi: what Pi cannot import natively goes through Babel, which takes seconds.
 	{ ...bundle, input: { core: "src/index.ts" } },
-	{ ...bundle, input: { cli: "src/cli/main.ts" }, external: /^node:(?!crypto$|child_process$)/, plugins: [loadLate] },
+	{
+		...bundle,
+		input: { cli: "src/cli/main.ts" },
+		external: /^node:(?!crypto$|child_process$)/,
+		plugins: [loadLate, mcpApart],
+	},
+	{ ...bundle, input: { mcp: "src/cli/mcp.ts" } },
 	{ ...bundle, input: { mail: "src/library.ts" } },
 	// What both declare is written into each, so that one file says all of an entry. The logger is silent: at each build it
 	// would say that TypeScript 7.1 has a better way.

@@ -2,6 +2,7 @@ import { cpSync, existsSync, readdirSync, readFileSync, symlinkSync } from "node
 import { delimiter, join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { packAndInstall } from "./support/install.ts";
+import { mcpClient } from "./support/mcp.ts";
 import { cleanUp, environment, type Home, makeHome, type PiOptions, repository, run, startPi } from "./support/pi.ts";
 
 afterEach(cleanUp);
@@ -44,6 +45,7 @@ test("D4 the published package, installed as a user would, carries mail, and is 
 		"dist/hooks.d.ts",
 		"dist/mail.d.ts",
 		"dist/mail.mjs",
+		"dist/mcp.mjs",
 		"package.json",
 		"session-mail.schema.json",
 		"skills/session-mail/SKILL.md",
@@ -108,6 +110,10 @@ test("the installed package brings the program, which npx finds, and an old Node
 	const listed = await run("npx", ["--no-install", "pi-session-mail", "list"], { env, cwd: project });
 	expect(listed).toMatchObject({ code: 0, stdout: "No Pi session is running with a mailbox.\n", stderr: "" });
 
+	const args = ["--no-install", "pi-session-mail", "mcp", "--from", "claude"];
+	const { call } = await mcpClient({ cwd: project, env, command: "npx", args });
+	expect((await call("session_mail_list")).text).toContain("claude (claude)");
+
 	const program = join(project, "node_modules/pi-session-mail/src/cli.cjs");
 	const old = `Object.defineProperty(process.versions, "node", { value: "20.1.0" }); require(${JSON.stringify(program)})`;
 	const refused = await run("node", ["-e", old], { env, cwd: project });
@@ -126,4 +132,7 @@ test("a checkout without a bundle runs the program from its source", async () =>
 		cwd: home.workDir,
 	});
 	expect(listed).toMatchObject({ code: 0, stdout: "No Pi session is running with a mailbox.\n", stderr: "" });
+	const args = [join(checkout, "src/cli.cjs"), "mcp", "--from", "claude"];
+	const { call } = await mcpClient({ cwd: home.workDir, env: environment(home), command: "node", args });
+	expect((await call("session_mail_list")).text).toContain("claude (claude)");
 });

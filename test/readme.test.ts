@@ -40,7 +40,7 @@ test("every command that README.md tells to run is one of package.json", () => {
 });
 
 test("PSM-088 the settings that README.md shows are valid, but for wakeOn the defaults, and its table names them all", () => {
-	const example = JSON.parse(/```json\n(.*?)\n```/s.exec(readme)?.[1] ?? "");
+	const example = JSON.parse(/### Settings\n.*?```json\n(.*?)\n```/s.exec(readme)?.[1] ?? "");
 	const { $schema, wakeOn, ...settings } = z.parse(settingsSchema, example);
 	expect(settings).toEqual(defaultSettings);
 	// By default it is not set, so that every mail wakes.

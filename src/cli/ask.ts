@@ -1,7 +1,7 @@
-import { displayName } from "../mail/resolve.ts";
 import { field, manyLines } from "../mail/text.ts";
-import type { AskOutcome, AskProgress } from "../session/asks.ts";
+import type { AskOutcome } from "../session/asks.ts";
 import { senderName } from "../session/label.ts";
+import { describeProgress } from "../session/tool-words.ts";
 import { bodyOf } from "./body.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { asMember, refused } from "./machine.ts";
@@ -25,7 +25,7 @@ export async function ask(call: Call): Promise<number> {
 			message: body.text,
 			...(seconds !== undefined && { timeoutMs: seconds * 1000 }),
 			signal: interrupt.signal,
-			onProgress: (progress) => out.progress(progressText(progress)),
+			onProgress: (progress) => out.progress(describeProgress(progress)),
 		});
 		out.progress(undefined);
 		if ("ok" in outcome) return refused(call, outcome);
@@ -66,9 +66,3 @@ const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
 	"taken-back": "the ask was taken back before it was read, so nobody will answer it.",
 	"stopped-by-user": "interrupted.",
 };
-
-function progressText({ target, waitedMs }: AskProgress): string {
-	const seconds = Math.round(waitedMs / 1000);
-	if (target === undefined) return `Waited ${seconds} s; the session cannot be found just now.`;
-	return `Waiting for ${displayName(target, [])}, ${seconds} s; it is ${target.state}.`;
-}

@@ -161,6 +161,17 @@ export const commands = {
 		examples: ["pi-session-mail watch --json --from ci"],
 		exits: interrupted,
 	},
+	mcp: {
+		usage: "--from NAME",
+		summary: "serve an MCP client, which starts it, on standard input and output",
+		detail: [
+			"The client's model gets tools to list, send, ask, reply and read, and the inbox as a resource. It is listed under NAME until the client ends.",
+			"While another process has NAME, every tool says so; as soon as it is free, it is taken.",
+		],
+		options: { from },
+		examples: ["claude mcp add session-mail -- npx -y pi-session-mail mcp --from claude"],
+		exits: interrupted,
+	},
 	doctor: {
 		usage: "",
 		summary: "look for problems, and say how to mend them",

@@ -1,9 +1,7 @@
-import type { Envelope } from "../mail/envelope.ts";
-import type { Running } from "../mail/running.ts";
-import { field, firstLine, manyLines } from "../mail/text.ts";
-import { senderName } from "../session/label.ts";
+import { field, manyLines } from "../mail/text.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { asMember, refused } from "./machine.ts";
+import { mailLine, mailOf } from "./mail-line.ts";
 import { type Call, UsageError } from "./main.ts";
 import type { ProgramMember, ReadMail } from "./member.ts";
 import { wholeNumber } from "./number.ts";
@@ -89,30 +87,6 @@ const noMail = 4;
 
 /** An inbox holds no more than that, answers excepted. */
 const maxAtOnce = 1000;
-
-/** What is printed of a mail with `--json`. */
-export function mailOf(envelope: Envelope, running: ProgramMember["running"] | Running): Mail {
-	const { id, from, to, kind, hops, in_reply_to, status, ts, body, x } = envelope;
-	return {
-		id,
-		from,
-		fromName: senderName(envelope, running.find(from)?.name),
-		to,
-		kind,
-		hops,
-		inReplyTo: in_reply_to,
-		status,
-		ts,
-		program: x?.program === true,
-		body,
-	};
-}
-
-/** A mail as one line. */
-export function mailLine({ id, fromName, kind, ts, body, status }: Mail): string {
-	const what = kind === "reply" ? `reply (${field(status, 20)})` : kind;
-	return [field(id, 40), field(ts, 24), what, fromName, field(firstLine(body), 100)].join("  ");
-}
 
 function mailText(mail: Mail, isNext: boolean): string {
 	const { id, from, fromName, kind, ts, status, inReplyTo, body } = mail;

@@ -6,7 +6,7 @@ import { openRunning, type Running } from "../mail/running.ts";
 import { openSettings, settingsPath } from "../mail/settings.ts";
 import type { Call } from "./main.ts";
 import { type Machine, openMember, type ProgramMember } from "./member.ts";
-import { surroundingSession, whoIsIt } from "./who.ts";
+import { surroundingSession, type Who, whoIsIt } from "./who.ts";
 
 /** The machine that this program runs on. What goes wrong is said on standard error, each thing once. */
 export function thisMachine({ env, out }: Call): Machine {
@@ -32,18 +32,16 @@ export function runningOn({ disk, processes, now, root, warn }: Machine): Runnin
 	return openRunning({ disk, root, processes, now, warn: (path, why) => warn(`${path}: ${why}`) });
 }
 
-/** The member that a command acts as; undefined, with the reason said, when it cannot. */
-function memberFor(call: Call, purpose: "ask" | "send", machine: Machine): ProgramMember | undefined {
-	const { env, out } = call;
-	const inside = surroundingSession(env, runningOn(machine), machine.processes);
-	const who = whoIsIt(
-		call.text("from") ?? (inside === undefined ? env.PI_SESSION_MAIL_NAME || undefined : undefined),
-		inside,
-	);
-	const opened = who.ok ? openMember({ machine, who: who.who, name: callerName(), purpose, cwd: process.cwd() }) : who;
-	if (opened.ok) return opened.member;
-	out.fail(opened.code, opened.message);
-	return undefined;
+/** As whom a command acts now. */
+export function whoCalls(call: Call, machine: Machine): ReturnType<typeof whoIsIt> {
+	const inside = surroundingSession(call.env, runningOn(machine), machine.processes);
+	const named = inside === undefined ? call.env.PI_SESSION_MAIL_NAME || undefined : undefined;
+	return whoIsIt(call.text("from") ?? named, inside);
+}
+
+/** Opens the member that a command acts as. Throws the disk's errors. */
+export function openFor(who: Who, purpose: "ask" | "send", machine: Machine): ReturnType<typeof openMember> {
+	return openMember({ machine, who, name: callerName(), purpose, cwd: process.cwd() });
 }
 
 /** Runs what a command does as its member, and ends the membership. The exit code is 1 when it can be no member. */
@@ -53,8 +51,10 @@ export async function asMember(
 	run: (member: ProgramMember) => Promise<number>,
 	machine = thisMachine(call),
 ): Promise<number> {
-	const member = memberFor(call, purpose, machine);
-	if (member === undefined) return 1;
+	const who = whoCalls(call, machine);
+	const opened = who.ok ? openFor(who.who, purpose, machine) : who;
+	if (!opened.ok) return refused(call, opened);
+	const { member } = opened;
 	try {
 		return await run(member);
 	} finally {

@@ -2,6 +2,7 @@ import { parseArgs } from "node:util";
 import { type Command, type CommandName, commandNamed, commands, commonOptions, type Option } from "./commands.ts";
 import { commandHelp, nearest, overallHelp } from "./help.ts";
 import { createOutput, type Output } from "./output.ts";
+import { version } from "./version.ts";
 
 /** What a command is given. */
 export interface Call {
@@ -77,10 +78,6 @@ function commandFirst(argv: readonly string[]): string[] {
 	return [...argv.slice(at, at + 1), ...argv.slice(0, at), ...argv.slice(at + 1)];
 }
 
-declare const PACKAGE_VERSION: string | undefined;
-/** Put in by the bundler. */
-const version = typeof PACKAGE_VERSION === "string" ? PACKAGE_VERSION : "0.0.0 (source)";
-
 /** Each command's code, loaded when it is called. */
 const load: Record<CommandName, () => Promise<Run>> = {
 	list: async () => (await import("./list.ts")).list,
@@ -92,6 +89,7 @@ const load: Record<CommandName, () => Promise<Run>> = {
 	sent: async () => (await import("./sent.ts")).sent,
 	edit: async () => (await import("./sent.ts")).edit,
 	retract: async () => (await import("./sent.ts")).retract,
+	mcp: async () => (await import("./mcp.ts")).mcp,
 	watch: async () => (await import("./watch.ts")).watch,
 	doctor: async () => (await import("./doctor.ts")).doctor,
 	prune: async () => (await import("./prune.ts")).prune,

@@ -5,7 +5,7 @@ import { uuidOf } from "../mail/address.ts";
 import { type Boxes, boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Envelope, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
-import { type EditRefusal, type Mailbox, type OpenMail, openMailbox } from "../mail/mailbox.ts";
+import { type EditRefusal, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import { removePassing } from "../mail/passing.ts";
 import type { Processes } from "../mail/process.ts";
 import { takeForProgram } from "../mail/program.ts";
@@ -15,8 +15,8 @@ import { type OwnRecord, openRunning, type Running, type SessionFields } from ".
 import { randomName } from "../mail/running-folder.ts";
 import type { Settings } from "../mail/settings.ts";
 import { unkeptState } from "../mail/state.ts";
-import { type AskOutcome, type AskProgress, type AskRefusal, createAsks } from "../session/asks.ts";
-import { createOutbox, type SendRefusal, type Sent } from "../session/outbox.ts";
+import { type AskOutcome, type AskProgress, type AskRefusal, type Asks, createAsks } from "../session/asks.ts";
+import { createOutbox, type Outbox, type SendRefusal, type Sent } from "../session/outbox.ts";
 import type { Who } from "./who.ts";
 
 /** What a program needs of the machine that it runs on. */
@@ -49,13 +49,15 @@ export interface Member {
 	 * waits in `cur/` until it is `close`d with `done`: call that when the caller has it.
 	 */
 	ask(ask: ProgramAsk): Promise<AskOutcome | AskRefusal | MemberRefusal>;
-	/** The mail that waits, oldest first. */
+	/** The mail that waits, oldest first; without what a waiting ask of this member is about to take. */
 	inbox(): WaitingMail[] | MemberRefusal;
 	/**
 	 * Claims a waiting mail: the oldest, or the one of this id or start of an id. One that was read before is found by its
 	 * id as well. Undefined when nothing waits. Call `done` when the caller has it: until then it is found again.
 	 */
 	read(id?: string): ReadMail | MemberRefusal | undefined;
+	/** The copies of what a mail answers, as far as they are there. */
+	answeredBy(mail: WaitingMail): readonly SentCopy[];
 	/** What was claimed has reached its reader. */
 	done(mail: { name: string }): void;
 	/** Answers a request or ask that this member got. */
@@ -109,7 +111,10 @@ export interface ProgramMail {
 	body: string;
 	/** A UUID of the caller's: the same id sends nothing twice. */
 	id?: string | undefined;
-	/** Hop count that the mail carries; default 0. Inside a session that of its run, whatever this says. */
+	/**
+	 * Hop count that the mail carries, held to the limit; without one it is 0 and no limit holds. Inside a session it is
+	 * that of its run, whatever this says.
+	 */
 	hops?: number;
 	/** It starts no turn. Messages only. */
 	quiet?: boolean;
@@ -186,6 +191,8 @@ export function openMember({
 	};
 	let record: OwnRecord | undefined;
 	let opened: Mailbox | undefined;
+	/** The ask that waits. */
+	let asking: Pick<Asks, "awaits"> | undefined;
 
 	if (who.type === "named") {
 		const there = running.find(address);
@@ -218,7 +225,14 @@ export function openMember({
 	}
 
 	function outbox() {
-		return createOutbox({ mailbox: mailbox(), running, hopLimit: () => machine.settings().hopLimit, isDurable, now });
+		return createOutbox({
+			mailbox: mailbox(),
+			running,
+			hopLimit: () => machine.settings().hopLimit,
+			isDurable,
+			now,
+			...(!isSession && { countsAgain: "The count starts again an hour after the last mail was read." }),
+		});
 	}
 
 	function appear(changed: Partial<SessionFields> = {}): { ok: true } | MemberRefusal {
@@ -275,6 +289,10 @@ export function openMember({
 	}: ProgramAsk): Promise<AskOutcome | AskRefusal | MemberRefusal> {
 		const count = hopsOf(hops);
 		if (count === undefined) return oldSession();
+		if (asking !== undefined) {
+			const why = "another ask of this program is waiting; wait for its answer first";
+			return { ok: false, code: "already_waiting", message: `Nothing was sent: ${why}.` };
+		}
 		// The record stands before the folder: nobody may take it for left.
 		const seen = isSession ? ({ ok: true } as const) : appear();
 		if (!seen.ok) return seen;
@@ -286,7 +304,7 @@ export function openMember({
 		const asks = createAsks({
 			mailbox: box,
 			running,
-			outbox: isSession ? outbox() : withoutLimit(outbox()),
+			outbox: isSession ? outbox() : ofProgram(outbox(), hops !== undefined),
 			presence,
 			scan: () => guarded(scan),
 			isUsable: () => disk.entry(root) === "folder",
@@ -309,6 +327,7 @@ export function openMember({
 		}
 
 		const unwatch = watchFolder(box.newFolder, () => guarded(scan));
+		asking = asks;
 		try {
 			const outcome = await asks.ask({
 				to,
@@ -324,6 +343,7 @@ export function openMember({
 		} catch (error) {
 			return refuse("io", errorReason(error));
 		} finally {
+			asking = undefined;
 			unwatch();
 			presence.end();
 		}
@@ -366,7 +386,7 @@ export function openMember({
 			.waiting()
 			.flatMap((waiting) => {
 				const envelope = mailbox().peek(waiting);
-				return envelope === undefined ? [] : [{ name: waiting, envelope }];
+				return envelope === undefined || asking?.awaits(envelope) ? [] : [{ name: waiting, envelope }];
 			});
 	}
 
@@ -453,7 +473,8 @@ export function openMember({
 					);
 				}
 				const out = outbox();
-				const limit = isSession && mailbox().sentBefore(id) === undefined ? out.hopRefusal(count) : undefined;
+				const isLimited = isSession || hops !== undefined;
+				const limit = isLimited && mailbox().sentBefore(id) === undefined ? out.hopRefusal(count) : undefined;
 				return limit ?? out.send({ to, kind, body, hops: count, id, quiet, program: !isSession });
 			});
 		},
@@ -467,6 +488,8 @@ export function openMember({
 					const left = leftOpen();
 					if (left !== undefined) return left;
 					for (const waiting of mailbox().waiting()) {
+						const envelope = asking && mailbox().peek(waiting);
+						if (envelope !== undefined && asking?.awaits(envelope)) continue;
 						const mail = claim(waiting);
 						if (mail !== undefined) return noted(mail);
 					}
@@ -478,6 +501,10 @@ export function openMember({
 				if (claimed !== undefined) return noted(claimed);
 				return { ...found, path: join(boxes.cur, found.name), isOld: true };
 			});
+		},
+		answeredBy: ({ envelope }) => {
+			const copies = attempt(() => mailbox().sentCopies(envelope.kind === "reply" ? envelope.in_reply_to : []));
+			return "ok" in copies ? [] : copies;
 		},
 		done({ name }) {
 			guarded(() => mailbox().close(name));
@@ -592,9 +619,10 @@ function refuse(code: MemberRefusal["code"], why: string): MemberRefusal {
 	return { ok: false, code, message: `Nothing was done: ${why}.` };
 }
 
-/** A program outside of a session has no run whose hops could be counted. */
-function withoutLimit(outbox: ReturnType<typeof createOutbox>): ReturnType<typeof createOutbox> {
-	return { ...outbox, send: (mail) => outbox.send({ ...mail, program: true }), hopRefusal: () => undefined };
+/** What is sent is a program's. One that counts no hops is held to no limit. */
+function ofProgram(outbox: Outbox, isLimited: boolean): Outbox {
+	const send: Outbox["send"] = (mail) => outbox.send({ ...mail, program: true });
+	return isLimited ? { ...outbox, send } : { ...outbox, send, hopRefusal: () => undefined };
 }
 
 /** A watch is a hint: without one the sweep finds everything. */

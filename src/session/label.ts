@@ -15,6 +15,8 @@ export interface MailToShow {
 	requests: readonly SentCopy[];
 	/** Whether this is a reply to an ask that no longer waits. */
 	late: boolean;
+	/** Its reader has runs, whose last message is an answer; default true. The model of an MCP client has none. */
+	hasRuns?: boolean;
 }
 
 /**
@@ -61,12 +63,15 @@ const labelLike =
 	/^[^\p{L}\p{N}\\]*\[[m\u043c][a\u0430\u03b1][i\u0456\u0131\u03b91l|][l\u04cf1i|][b\u044c][o\u043e\u03bf0][x\u0445\u03c7\u00d7]\]/iu;
 
 function purpose(mail: MailToShow): string {
-	const { envelope } = mail;
+	const { envelope, hasRuns = true } = mail;
 	const id = field(envelope.id);
+	const byTool = "with session_mail_reply and this id; nothing else is sent as the answer.";
 	switch (envelope.kind) {
 		case "request":
+			if (!hasRuns) return `It sent a request, id ${id}. Answer it ${byTool}`;
 			return "It sent a request. Your final answer this turn goes back automatically; do not send it yourself.";
 		case "ask":
+			if (!hasRuns) return `It sent an ask, id ${id}, and is waiting for the answer. Give it ${byTool}`;
 			return `It sent an ask, id ${id}, and is waiting for the answer. Give it with session_mail_reply and this id; otherwise this run's last message is sent as the answer.`;
 		case "message":
 			if (isPassingAddress(envelope.from)) return "It sent a message, and has no mailbox for an answer.";
@@ -76,7 +81,7 @@ function purpose(mail: MailToShow): string {
 	}
 }
 
-function replyPurpose({ envelope, requests, late }: MailToShow): string {
+function replyPurpose({ envelope, requests, late, hasRuns = true }: MailToShow): string {
 	const ids = answeredIds(envelope);
 	const noun = late ? "ask" : "request";
 	const sentences = [
@@ -88,7 +93,7 @@ function replyPurpose({ envelope, requests, late }: MailToShow): string {
 	const made = ids.filter((id) => requests.some((copy) => copy.envelope.id === id && copy.envelope.kind === "request"));
 	if (late) {
 		sentences.push("That ask stopped waiting before this reply came.");
-	} else if (made.length > 0) {
+	} else if (hasRuns && made.length > 0) {
 		const which = made.length < ids.length ? idList(made) : made.length === 1 ? "that request" : "those requests";
 		sentences.push(`The user made ${which}, with /mailbox or through an extension.`);
 	}

@@ -48,9 +48,18 @@ interface OutboxParts {
 	isDurable: () => boolean;
 	/** Milliseconds since 1970. */
 	now: () => number;
+	/** The sentence that says when hops are counted from none again. */
+	countsAgain?: string;
 }
 
-export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: OutboxParts): Outbox {
+export function createOutbox({
+	mailbox,
+	running,
+	hopLimit,
+	isDurable,
+	now,
+	countsAgain = aPerson,
+}: OutboxParts): Outbox {
 	function resolved(to: string): { ok: true; address: string } | SendRefusal {
 		try {
 			// Without its folders nobody would be found, which would be no reason.
@@ -143,11 +152,13 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 			return {
 				ok: false,
 				code: "hop_limit",
-				message: `Nothing was sent: sessions have woken each other ${counted(hops, "time")} in a row, and the limit is ${limit}. A person who types in either session starts the count again.`,
+				message: `Nothing was sent: sessions have woken each other ${counted(hops, "time")} in a row, and the limit is ${limit}. ${countsAgain}`,
 			};
 		},
 	};
 }
+
+const aPerson = "A person who types in either session starts the count again.";
 
 /** How long ago, in the largest unit that fits. A time to come, by another clock, is now. */
 function ago(ms: number): string {

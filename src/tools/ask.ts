@@ -1,7 +1,6 @@
-import { displayName } from "../mail/resolve.ts";
 import { field } from "../mail/text.ts";
-import type { AskOutcome, AskProgress } from "../session/asks.ts";
-import { senderName, shownBody } from "../session/label.ts";
+import type { AskOutcome } from "../session/asks.ts";
+import { describeAnswer, describeProgress, toolWords } from "../session/tool-words.ts";
 import {
 	type CurrentSession,
 	mailboxIsOff,
@@ -19,16 +18,9 @@ export function askTool(current: CurrentSession): Tool {
 	return {
 		name: "session_mail_ask",
 		label: "Mail: ask",
-		description:
-			"Asks another running Pi session a question and waits for its answer, at most 10 minutes. The result is its answer, or says why there is none. One ask at a time.",
+		description: toolWords.ask,
 		promptSnippet: "Ask another running Pi session a question and wait for its answer",
-		parameters: textParameters(
-			{
-				to: "Name or id of the session, as session_mail_list shows it",
-				message: "The question; the other session knows nothing of this conversation",
-			},
-			ownId,
-		),
+		parameters: textParameters({ to: toolWords.to, message: toolWords.question }, ownId),
 		renderCall: renderCallLine("mail: ask", "to", "message"),
 		async execute(callId, params, signal, onUpdate) {
 			const session = current();
@@ -48,7 +40,7 @@ export function askTool(current: CurrentSession): Tool {
 			const { envelope } = outcome.reply;
 			// A call made by another tool leaves no result in the transcript that could prove the answer.
 			if (callId.includes("/")) session.noteTaken(outcome.reply);
-			const name = senderName(envelope, session.running.find(envelope.from)?.name);
+			const name = session.running.find(envelope.from)?.name;
 			return result(describeAnswer(outcome, name), {
 				id,
 				to,
@@ -59,13 +51,6 @@ export function askTool(current: CurrentSession): Tool {
 			});
 		},
 	};
-}
-
-function describeProgress({ target, waitedMs }: AskProgress): string {
-	const seconds = Math.round(waitedMs / 1000);
-	if (target === undefined) return `Waited ${seconds} s; the session cannot be found just now.`;
-	const waiting = target.waitingOn === "" ? "" : ` and waits on ${field(target.waitingOn)}`;
-	return `Waiting for ${displayName(target, [])}, ${seconds} s; it is ${target.state}${waiting}.`;
 }
 
 const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
@@ -79,14 +64,4 @@ const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
 
 function describeEnd({ id, outcome }: { id: string; outcome: keyof typeof ends }): string {
 	return `${ends[outcome]} Ask id: ${id}.`;
-}
-
-function describeAnswer({ reply }: Extract<AskOutcome, { outcome: "answered" }>, name: string): string {
-	const { from, status } = reply.envelope;
-	const who = `${name} (${field(from)})`;
-	const label =
-		status === "done"
-			? `Answer from ${who}, status done:`
-			: `No answer: the run of ${who} ended with status ${field(status)}. What follows is not an answer:`;
-	return [label, "", ...shownBody(reply.envelope.body, reply.path)].join("\n");
 }

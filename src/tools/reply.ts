@@ -1,3 +1,4 @@
+import { toolWords } from "../session/tool-words.ts";
 import {
 	type CurrentSession,
 	mailboxIsOff,
@@ -18,7 +19,7 @@ export function replyTool(current: CurrentSession): Tool {
 			"Answers one ask that another session sent to this one, at once and without ending this run. Only asks are answered with it: requests are answered by themselves when the run ends, messages and replies never.",
 		parameters: textParameters({
 			ask: "Id of the ask, as the mail gives it",
-			message: "The answer",
+			message: toolWords.answer,
 		}),
 		renderCall: renderCallLine("mail: reply", "ask", "message"),
 		async execute(_id, params) {

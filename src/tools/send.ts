@@ -1,4 +1,4 @@
-import { displayName } from "../mail/resolve.ts";
+import { describeSent, toolWords } from "../session/tool-words.ts";
 import {
 	type CurrentSession,
 	isSet,
@@ -17,17 +17,9 @@ export function sendTool(current: CurrentSession): Tool {
 	return {
 		name: "session_mail_send",
 		label: "Mail: send",
-		description:
-			"Sends a message to another Pi session and goes on without waiting. It expects no answer; use session_mail_ask when you need one. To a closed session, give its full id: the message waits until it starts again.",
+		description: toolWords.send,
 		promptSnippet: "Send a message to another Pi session without waiting for an answer",
-		parameters: textParameters(
-			{
-				to: "Name or id of the session, as session_mail_list shows it",
-				message: "The text; the other session knows nothing of this conversation",
-			},
-			ownId,
-			{ quiet: "Start no turn there; it is read with the next one." },
-		),
+		parameters: textParameters({ to: toolWords.to, message: toolWords.text }, ownId, { quiet: toolWords.quiet }),
 		renderCall: renderCallLine("mail", "to", "message"),
 		async execute(_id, params) {
 			const session = current();
@@ -48,10 +40,8 @@ export function sendTool(current: CurrentSession): Tool {
 			session.refresh();
 			if (!sent.ok) return refusal(sent.code, sent.message);
 			const { id, to } = sent.envelope;
-			const { recipient, notes, duplicate } = sent;
-			const whom = recipient === undefined ? to : `${displayName(recipient, [])} (${to})`;
-			const done = duplicate ? `${id} was sent to ${whom} before; nothing was sent now.` : `Sent ${id} to ${whom}.`;
-			return result([done, ...notes].join(" "), {
+			const { recipient, duplicate } = sent;
+			return result(describeSent(sent), {
 				id,
 				to,
 				running: recipient !== undefined,

@@ -1,6 +1,7 @@
 import type { AgentToolResult, ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { field, oneLine } from "../mail/text.ts";
 import type { MailSession } from "../session/session.ts";
+import { toolWords } from "../session/tool-words.ts";
 import { drawLines } from "../view/lines.ts";
 
 /** A tool for the model, as Pi registers it. */
@@ -28,7 +29,7 @@ export function textParameters(
 }
 
 /** The optional parameter of what is sent. */
-export const ownId = { id: "UUID of your choice; repeating a call with it sends nothing twice" };
+export const ownId = { id: toolWords.ownId };
 
 /** A parameter that Pi has validated as a text. */
 export function textOf(params: unknown, name: string): string {

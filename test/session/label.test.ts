@@ -283,6 +283,15 @@ describe("the body", () => {
 	});
 });
 
+test("L8 a reader without runs hears how a request is answered, and never that its user made one", () => {
+	const request = firstLine(show({ envelope: { kind: "request" }, hasRuns: false }));
+	expect(request).toContain(
+		"It sent a request, id 0197a3f2-4444-7000-8000-00000000000d. Answer it with session_mail_reply",
+	);
+	const line = firstLine(reply({}, { requests: [sent(requestId, "look")], hasRuns: false }));
+	expect(line).toMatch(/It sent a reply to request 0197a3f2-2222-7000-8000-00000000000b\.$/);
+});
+
 describe("a field of a label", () => {
 	test("PSM-060 shows every control character, line separator and bidirectional mark as a space", () => {
 		expect(field("a\nb\tc\r\u0000\u007f\u0085\u2028\u2029\u202e\u2066d")).toBe(`a b c${" ".repeat(8)}d`);

@@ -12,7 +12,7 @@ import { type OwnRecord, openRunning, type SessionFields } from "../../src/mail/
 import { atCleanUp, eventually, repository } from "./pi.ts";
 
 /** The program as `bin` has it. */
-const program = join(repository, "src/cli.cjs");
+export const program = join(repository, "src/cli.cjs");
 
 /** How the program ended, and what it said. */
 export interface Ended {
@@ -39,6 +39,10 @@ export interface Running {
 /** A state folder of its own for the program, with sessions that the test plays. `folder` is removed by the test. */
 export interface ProgramHome {
 	readonly root: string;
+	/** Where the program runs. */
+	readonly folder: string;
+	/** What the program finds in its environment. */
+	readonly env: Readonly<Record<string, string>>;
 	/** Runs the program to its end. */
 	run(args: readonly string[], options?: ProgramOptions): Promise<Ended>;
 	/** Runs it, and parses what it printed with `--json`. */
@@ -67,6 +71,7 @@ export interface PlayedSession {
 export function programHome(folder: string): ProgramHome {
 	const state = join(folder, "state");
 	const root = join(state, "pi-session-mail");
+	const ownEnv = { PATH: process.env.PATH ?? "", HOME: folder, LANG: "C.UTF-8", XDG_STATE_HOME: state };
 	const disk = nodeDisk();
 	const names = (...path: readonly string[]) => {
 		const place = join(root, ...path);
@@ -76,7 +81,7 @@ export function programHome(folder: string): ProgramHome {
 	function start(args: readonly string[], { input, env = {} }: ProgramOptions = {}): Running {
 		const child = spawn(process.execPath, [program, ...args], {
 			cwd: folder,
-			env: { PATH: process.env.PATH, HOME: folder, LANG: "C.UTF-8", XDG_STATE_HOME: state, ...env },
+			env: { ...ownEnv, ...env },
 			stdio: "pipe",
 		});
 		atCleanUp(() => child.kill("SIGKILL"));
@@ -123,6 +128,8 @@ export function programHome(folder: string): ProgramHome {
 
 	const home: ProgramHome = {
 		root,
+		folder,
+		env: ownEnv,
 		start,
 		run: (args, options) => start(args, options).ended,
 		async json(args, options) {

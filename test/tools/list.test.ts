@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { mailRoot } from "../../src/mail/root.ts";
 import type { RunningSession } from "../../src/mail/running.ts";
-import { describeSessions } from "../../src/tools/list.ts";
+import { describeSessions } from "../../src/session/tool-words.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 import { type FakePi, startFakePi } from "../support/fake-pi.ts";
 
