@@ -548,7 +548,7 @@ describe("putting on hold", () => {
 	test.each(["request", "message"] as const)("a %s on hold is dropped or answered as any that waits", async (kind) => {
 		const asked = await waitingRequest({ kind });
 		await open();
-		await press("h", ...(kind === "request" ? ["r", "by hand", enter] : ["p", enter]), "q");
+		await press("h", ...(kind === "request" ? ["r", "by hand", enter] : ["p", down, enter]), "q");
 		expect(peer.received().map(({ in_reply_to, body }) => [...in_reply_to, body])).toEqual(
 			kind === "request" ? [[asked, "by hand"]] : [],
 		);
