@@ -1,4 +1,5 @@
 import * as z from "zod/mini";
+import { mailKinds } from "../mail/envelope.ts";
 
 /** What the commands print with `--json`. README.md's table is made of this; the program itself takes only the types. */
 
@@ -20,7 +21,7 @@ const mail = z.strictObject({
 	from: z.string(),
 	fromName: z.string(),
 	to: z.string(),
-	kind: z.enum(["request", "reply", "message", "ask"]),
+	kind: z.enum(mailKinds),
 	hops: z.int(),
 	inReplyTo: z.array(z.string()),
 	status: z.string(),
@@ -49,7 +50,15 @@ export const schemas = {
 	ask: z.strictObject({
 		id: z.string(),
 		to: z.string(),
-		outcome: z.enum(["answered", "timed-out", "stopped-running", "withdrawn", "taken-back", "stopped-by-user"]),
+		outcome: z.enum([
+			"answered",
+			"timed-out",
+			"stopped-running",
+			"withdrawn",
+			"taken-back",
+			"interrupted",
+			"stopped-by-user",
+		]),
 		answer: z.optional(z.strictObject({ status: z.string(), fromName: z.string(), body: z.string() })),
 	}),
 	inbox: z.strictObject({ mails: z.array(mail) }),
@@ -60,7 +69,7 @@ export const schemas = {
 			z.strictObject({
 				id: z.string(),
 				to: z.string(),
-				kind: z.enum(["request", "reply", "message", "ask"]),
+				kind: z.enum(mailKinds),
 				ts: z.string(),
 				status,
 				body: z.string(),

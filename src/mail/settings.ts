@@ -4,6 +4,7 @@ import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage } from "./disk.ts";
 import { field } from "./text.ts";
+import { toolPolicySchema } from "./tool-policy.ts";
 import { wakeOnSchema } from "./wake-on.ts";
 
 /** A key as Pi names it. */
@@ -32,6 +33,21 @@ export const settingsSchema = z.object({
 	wakeOn: z
 		.optional(wakeOnSchema)
 		.check(z.describe("Which mail may start a turn of a session. All other is read with the next one.")),
+	interruptFrom: z
+		._default(z.array(z.string().check(z.maxLength(128))).check(z.maxLength(64)), [])
+		.check(
+			z.describe(
+				"The sessions whose models may interrupt a session: names, full session ids, or * for all. A person may always.",
+			),
+		),
+	interruptCompletions: z
+		._default(z.boolean(), false)
+		.check(z.describe("Whether an interrupt stops a model that is writing, which then begins again with the mail.")),
+	toolPolicy: z
+		.optional(toolPolicySchema)
+		.check(
+			z.describe("What happens around the calls of a session's model. Pi has to be restarted when it is set first."),
+		),
 });
 
 export type Settings = Omit<z.infer<typeof settingsSchema>, "$schema">;

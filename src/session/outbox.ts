@@ -18,7 +18,7 @@ export interface Sent extends Delivered {
 }
 
 /** What is sent; see `Draft`. */
-export type OutgoingMail = Pick<Draft, "to" | "kind" | "body" | "hops" | "id" | "quiet" | "program">;
+export type OutgoingMail = Pick<Draft, "to" | "kind" | "body" | "hops" | "id" | "quiet" | "program" | "priority">;
 
 /** Why nothing was sent: the code for programs, one sentence for people. */
 export interface SendRefusal {
@@ -101,6 +101,8 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 					? "That session is not running; the mail waits until it starts."
 					: "No session with this id has been seen on this machine; the mail waits for one.",
 			);
+		} else if (recipient.x.paused === true) {
+			notes.push("That session is paused; the mail waits until its user lets it go on.");
 		} else if (recipient.x.receiving === false) {
 			notes.push("That session takes no mail now; the mail waits until its user types /mailbox on.");
 		} else if (recipient.state === "busy") notes.push("That session is busy.");
@@ -112,9 +114,18 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 		return notes;
 	}
 
+	/** A person may interrupt whom it likes, and a model whose user lets it. */
+	function mayInterrupt(address: string, { kind, program }: OutgoingMail): boolean {
+		if (kind === "request" || program === true) return true;
+		const name = running.find(mailbox.address)?.name;
+		const those = running.find(address)?.x.interruptFrom ?? [];
+		return those.some((who) => who === "*" || who === mailbox.address || who === name);
+	}
+
 	return {
 		resolve: resolved,
-		send({ to, kind, body, hops, id, quiet, program }) {
+		send(mail) {
+			const { to, kind, body, hops, id, quiet, program } = mail;
 			let wasKnown: boolean;
 			let address: string;
 			try {
@@ -129,12 +140,15 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 			}
 			const refused = notAccepted(address, kind, id);
 			if (refused !== undefined) return refused;
-			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet, program });
+			const interrupts = mail.priority === "interrupt" && mayInterrupt(address, mail);
+			const priority = interrupts ? mail.priority : undefined;
+			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet, program, priority });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
 			// Of what was sent before it is not known whether it still waits.
 			if (outcome.duplicate) return { ...outcome, recipient, notes: [] };
-			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, outcome) };
+			const refusedPriority = mail.priority !== undefined && !interrupts ? [notInterrupted] : [];
+			return { ...outcome, recipient, notes: [...refusedPriority, ...notesOf(recipient, wasKnown, outcome)] };
 		},
 		notAccepted,
 		hopRefusal(hops) {
@@ -148,6 +162,8 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 		},
 	};
 }
+
+const notInterrupted = "Its user has not let this session interrupt it: it was sent as mail that does not.";
 
 /** How long ago, in the largest unit that fits. A time to come, by another clock, is now. */
 function ago(ms: number): string {

@@ -26,7 +26,10 @@ export function sendTool(current: CurrentSession): Tool {
 				message: "The text; the other session knows nothing of this conversation",
 			},
 			ownId,
-			{ quiet: "Start no turn there; it is read with the next one." },
+			{
+				quiet: "Start no turn there; it is read with the next one.",
+				interrupt: "End what the session waits for, if its user lets this one",
+			},
 		),
 		renderCall: renderCallLine("mail", "to", "message"),
 		async execute(_id, params) {
@@ -44,6 +47,7 @@ export function sendTool(current: CurrentSession): Tool {
 				hops,
 				id: chosen,
 				quiet: isSet(params, "quiet"),
+				priority: isSet(params, "interrupt") ? "interrupt" : undefined,
 			});
 			session.refresh();
 			if (!sent.ok) return refusal(sent.code, sent.message);
