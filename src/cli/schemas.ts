@@ -78,6 +78,19 @@ export const schemas = {
 	}),
 	edit: z.strictObject({ id: z.string(), to: z.string(), replaces: z.string() }),
 	retract: z.strictObject({ id: z.string(), to: z.string() }),
+	calls: z.strictObject({
+		calls: z.array(
+			z.strictObject({
+				id: z.string(),
+				session: z.string(),
+				tool: z.string(),
+				arguments: z.string(),
+				started: z.string(),
+			}),
+		),
+	}),
+	cancel: z.strictObject({ id: z.string(), to: z.string() }),
+	control: z.strictObject({ op: z.enum(["pause", "resume", "stop", "cancel"]), to: z.string() }),
 	watch: z.union([
 		z.strictObject({ event: z.enum(["started", "ended", "changed"]), at: z.string(), session }),
 		z.strictObject({ event: z.literal("mail"), at: z.string(), mail }),

@@ -34,14 +34,14 @@ export const settingsSchema = z.object({
 		.optional(wakeOnSchema)
 		.check(z.describe("Which mail may start a turn of a session. All other is read with the next one.")),
 	interruptFrom: z
-		._default(z.array(z.string().check(z.maxLength(128))).check(z.maxLength(64)), [])
+		.optional(z.array(z.string().check(z.maxLength(128))).check(z.maxLength(64)))
 		.check(
 			z.describe(
 				"The sessions whose models may interrupt a session: names, full session ids, or * for all. A person may always.",
 			),
 		),
 	interruptCompletions: z
-		._default(z.boolean(), false)
+		.optional(z.boolean())
 		.check(z.describe("Whether an interrupt stops a model that is writing, which then begins again with the mail.")),
 	toolPolicy: z
 		.optional(toolPolicySchema)

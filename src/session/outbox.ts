@@ -1,7 +1,7 @@
 import { isUuid } from "../mail/address.ts";
 import type { Delivered, Draft, Refusal } from "../mail/deliver.ts";
 import { errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type MailKind } from "../mail/envelope.ts";
+import { awaitsAnswer, type Control, type MailKind } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { displayName, type ResolveCode, resolve } from "../mail/resolve.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
@@ -23,7 +23,7 @@ export type OutgoingMail = Pick<Draft, "to" | "kind" | "body" | "hops" | "id" | 
 /** Why nothing was sent: the code for programs, one sentence for people. */
 export interface SendRefusal {
 	ok: false;
-	code: Refusal["code"] | ResolveCode | "hop_limit" | "not_accepted";
+	code: Refusal["code"] | ResolveCode | "hop_limit" | "not_accepted" | "not_running";
 	message: string;
 }
 
@@ -33,6 +33,8 @@ export interface Outbox {
 	resolve(to: string): { ok: true; address: string } | SendRefusal;
 	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person; the rest as in `Draft`. */
 	send(mail: OutgoingMail): Sent | SendRefusal;
+	/** Sends what a person wants done with another session; refused when that one does not run, or is too old for it. */
+	control(to: string, control: Control, program?: boolean): Sent | SendRefusal;
 	/** Why a request or ask may not be sent to an address: its session's settings let none of this session start a run. */
 	notAccepted(address: string, kind: MailKind, id: string | undefined): SendRefusal | undefined;
 	/** Why a model may not send any more, when the chain of mail has reached the limit (PSM-086). */
@@ -149,6 +151,22 @@ export function createOutbox({ mailbox, running, hopLimit, isDurable, now }: Out
 			if (outcome.duplicate) return { ...outcome, recipient, notes: [] };
 			const refusedPriority = mail.priority !== undefined && !interrupts ? [notInterrupted] : [];
 			return { ...outcome, recipient, notes: [...refusedPriority, ...notesOf(recipient, wasKnown, outcome)] };
+		},
+		control(to, control, program) {
+			const found = resolved(to);
+			if (!found.ok) return found;
+			const recipient = running.find(found.address);
+			const whose = recipient === undefined ? found.address : displayName(recipient, []);
+			if (recipient === undefined) {
+				return { ok: false, code: "not_running", message: `Nothing was done: ${whose} is not running.` };
+			}
+			if (recipient.x.accepts?.includes("control") !== true) {
+				const why = recipient.x.program ? "is a program" : "runs an older version of pi-session-mail; restart Pi there";
+				return { ok: false, code: "not_accepted", message: `Nothing was done: ${whose} ${why}.` };
+			}
+			const mail = { to: found.address, kind: "control", body: control.op, hops: 0, control, program } as const;
+			const outcome = mailbox.deliver(mail);
+			return outcome.ok ? { ...outcome, recipient, notes: [] } : outcome;
 		},
 		notAccepted,
 		hopRefusal(hops) {

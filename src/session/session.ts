@@ -210,7 +210,7 @@ export function openSession(
 		address,
 		{
 			...{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle" as const, waitingOn: "", hops: 0 },
-			...{ wakeOn, accepts: ["control"], ...interruptible(), ...receiving() },
+			...{ wakeOn, interruptFrom, accepts: ["control"], ...receiving() },
 		},
 		warn,
 	);
@@ -350,18 +350,14 @@ export function openSession(
 		settingsChanged = changed;
 		const before = JSON.stringify([wakeOn, interruptFrom]);
 		({ wakeOn, interruptFrom } = settings.read());
-		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, ...interruptible() });
-	}
-
-	function interruptible(): { interruptFrom: string[] | undefined } {
-		return { interruptFrom: interruptFrom.length > 0 ? interruptFrom : undefined };
+		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, interruptFrom });
 	}
 
 	/** A person may always: no model sends requests, and none is behind a program. */
 	function mayInterrupt({ kind, from, x }: Envelope): boolean {
 		if (kind === "request" || x?.program === true) return true;
 		const name = running.find(from)?.name;
-		return interruptFrom.some((who) => who === "*" || canonicalAddress(who) === from || who === name);
+		return interruptFrom?.some((who) => who === "*" || canonicalAddress(who) === from || who === name) === true;
 	}
 
 	/** The model gets its turn back: whatever it waits for ends. */

@@ -1,12 +1,26 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { cleanUp, eventually, type Home, makeHome, type Pi } from "../support/pi.ts";
+import {
+	cleanUp,
+	environment,
+	eventually,
+	type Home,
+	makeHome,
+	type Pi,
+	printPi,
+	repository,
+	run,
+	startPi,
+} from "../support/pi.ts";
 import {
 	authorAndReviewer,
 	conversation,
+	fixture,
 	footer,
 	mailEntries,
+	ours,
+	runningRecord,
 	sendRequest,
 	startedPi,
 	untilInTool,
@@ -180,4 +194,115 @@ test("SMB-042 with interruptCompletions an interrupt stops a model that writes, 
 	await untilMails(reviewer, 1);
 	await untilMails(author, 1);
 	expect(mailEntries(author)[0]?.text).toContain("looked");
+});
+
+/** Runs the program as somebody does who has no Pi around. */
+function program(home: Home, ...args: string[]) {
+	const cli = join(repository, "src/cli.cjs");
+	return run(process.execPath, [cli, ...args], { env: environment(home), cwd: home.workDir });
+}
+
+test("SMB-043/044 a session that is paused takes mail and starts no turn, until it is told to go on", async () => {
+	const home = homeWith(bashAfter());
+	const [author, reviewer] = await authorAndReviewer(home);
+	expect(await program(home, "control", "pause", "reviewer")).toMatchObject({
+		code: 0,
+		stdout: `Told reviewer (${reviewer.sessionId}) to pause.\n`,
+	});
+	await footer(reviewer, "✉ paused");
+	expect(runningRecord(home, reviewer.sessionId)?.x.paused).toBe(true);
+	await sendRequest(author, "reviewer", "please look ;; %say looked");
+	await footer(reviewer, "✉ paused · 1 pending");
+	expect(mailEntries(reviewer)).toEqual([]);
+	// Over a restart as well; the control mail itself is done with.
+	await reviewer.stop();
+	const again = await startPi({ home, name: "reviewer", args: ["--session", reviewer.sessionFile] });
+	await footer(again, "✉ paused · 1 pending");
+	await program(home, "control", "resume", "reviewer");
+	await untilMails(author, 1);
+	expect(mailEntries(author)[0]?.text).toContain("looked");
+	expect(runningRecord(home, reviewer.sessionId)?.x.paused).toBeUndefined();
+});
+
+test("SMB-043 a pause ends a run after its tools, and the run goes on where it was when the session may go on", async () => {
+	const home = homeWith(bashAfter());
+	const pi = await startedPi({ home, name: "worker" });
+	await pi.prompt('!tool bash {"command":"sleep 1; echo one"}\n!next\n!say went on');
+	await untilInTool(pi);
+	await program(home, "control", "pause", "worker");
+	await pi.settled();
+	expect(pi.modelRequests()).toHaveLength(2);
+	pi.mark();
+	await program(home, "control", "resume", "worker");
+	await pi.settled();
+	const [last] = pi.modelRequests().slice(-1);
+	expect(last?.messages.map(({ text }) => text).join("\n")).toContain("lets it go on now");
+});
+
+test("SMB-046/047 a person ends another session's run and its calls from a shell", async () => {
+	const home = homeWith(bashAfter(0));
+	const pi = await startedPi({ home, name: "worker" });
+	await pi.prompt('!tool bash {"command":"sleep 60"}\n!next\n!slow 60000 writing');
+	await untilWriting(pi);
+	const { calls } = JSON.parse((await program(home, "calls", "--json")).stdout);
+	expect(calls).toEqual([expect.objectContaining({ tool: "bash", session: pi.sessionId })]);
+	await program(home, "control", "stop", "worker");
+	await pi.settled();
+	pi.mark();
+	expect(await program(home, "cancel", calls[0].id)).toMatchObject({ code: 0 });
+	await untilMails(pi, 1);
+	expect(mailEntries(pi)[0]?.text).toContain("was cancelled");
+	expect(await program(home, "calls")).toMatchObject({ stdout: "No call goes on by itself.\n" });
+});
+
+test("a model that runs the program in its shell cannot control another session", async () => {
+	const home = homeWith({ rules: [] });
+	await startedPi({ home, name: "reviewer" });
+	const pi = await startedPi({ home, name: "author" });
+	const command = `node '${join(repository, "src/cli.cjs")}' control pause reviewer`;
+	await pi.prompt(`!tool bash ${JSON.stringify({ command })}\n!next\n!say tried`);
+	await pi.settled();
+	expect(results(pi)[0]).toContain(
+		"Nothing was done: another session is paused, stopped or interrupted by its user alone.",
+	);
+});
+
+test("another extension that has a bash of its own keeps it, and doctor says so", async () => {
+	const home = homeWith(bashAfter(0));
+	const pi = await startedPi({ home, extensions: [fixture("own-bash.ts"), ours] });
+	await pi.prompt('!tool bash {"command":"echo hi"}\n!next\n!say seen');
+	await pi.settled();
+	expect(results(pi)).toEqual(["mine"]);
+	await pi.prompt("/mailbox doctor");
+	await eventually(() =>
+		pi.notifications().some((text) => text.includes("the tool bash is that of another extension and is left alone")),
+	);
+});
+
+test("a built-in that is switched off stays off though a rule names it", async () => {
+	const home = homeWith({ rules: [{ tool: "*", attachSeconds: 1 }] });
+	const pi = await startedPi({ home });
+	const { tools } = pi.modelRequests().at(-1) ?? { tools: [] };
+	expect(tools.filter((name) => ["grep", "find", "ls"].includes(name))).toEqual([]);
+	expect(tools).toEqual(expect.arrayContaining(["read", "bash", "edit", "write"]));
+});
+
+test("D20 a script that runs pi -p waits for every call", async () => {
+	const home = homeWith(bashAfter(0.1));
+	const printed = await printPi({
+		home,
+		prompt: '!tool bash {"command":"sleep 0.6; echo built"}\n!next\n!say all done',
+	});
+	expect(printed).toMatchObject({ code: 0, stdout: "all done\n" });
+});
+
+test("a session that is closed with a call running gets it as cancelled at its next start", async () => {
+	const home = homeWith(bashAfter(0));
+	const pi = await startedPi({ home });
+	await pi.prompt('!tool bash {"command":"sleep 60"}\n!next\n!say meanwhile');
+	await pi.settled();
+	expect(await pi.stop()).toBe(0);
+	const again = await startPi({ home, args: ["--session", pi.sessionFile] });
+	await untilMails(again, 1);
+	expect(mailEntries(again)[0]?.text).toMatch(/was cancelled\. This is its result\.\n\nthe session was closed/);
 });
