@@ -3,6 +3,8 @@ import { mailKinds } from "../mail/envelope.ts";
 
 /** What the commands print with `--json`. README.md's table is made of this; the program itself takes only the types. */
 
+const kind = z.enum(mailKinds);
+
 const session = z.strictObject({
 	address: z.string(),
 	name: z.optional(z.string()),
@@ -13,6 +15,7 @@ const session = z.strictObject({
 	updated: z.string(),
 	program: z.boolean(),
 	receiving: z.boolean(),
+	paused: z.boolean(),
 	self: z.boolean(),
 });
 
@@ -21,7 +24,7 @@ const mail = z.strictObject({
 	from: z.string(),
 	fromName: z.string(),
 	to: z.string(),
-	kind: z.enum(mailKinds),
+	kind,
 	hops: z.int(),
 	inReplyTo: z.array(z.string()),
 	status: z.string(),
@@ -33,7 +36,7 @@ const mail = z.strictObject({
 const status = z.enum(["queued", "taken", "read", "held", "failed", "answered", "retracted"]);
 
 /** What stands in several of them. */
-export const parts = { session, mail, status };
+export const parts = { kind, session, mail, status };
 
 export const schemas = {
 	list: z.strictObject({ sessions: z.array(session) }),
@@ -69,7 +72,7 @@ export const schemas = {
 			z.strictObject({
 				id: z.string(),
 				to: z.string(),
-				kind: z.enum(mailKinds),
+				kind,
 				ts: z.string(),
 				status,
 				body: z.string(),
