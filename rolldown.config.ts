@@ -40,6 +40,7 @@ const mcpApart: Plugin = {
 export default defineConfig([
 	// It imports nothing of Pi: what Pi cannot import natively goes through Babel, which takes seconds.
 	{ ...bundle, input: { core: "src/index.ts" } },
+	{ ...bundle, input: { calls: "src/calls/index.ts" } },
 	{
 		...bundle,
 		input: { cli: "src/cli/main.ts" },

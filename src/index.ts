@@ -5,6 +5,7 @@ import type {
 	SessionShutdownEvent,
 	SessionStartEvent,
 } from "@earendil-works/pi-coding-agent";
+import type { CallsModule } from "./calls/index.ts";
 import { registerMailboxCommand } from "./commands/mailbox.ts";
 import { createScreenControl } from "./commands/screen.ts";
 import { announceMail, provideHooks } from "./hooks.ts";
@@ -12,28 +13,36 @@ import { errorMessage, nodeDisk } from "./mail/disk.ts";
 import { systemProcesses } from "./mail/process.ts";
 import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
-import { openSettings, settingsPath } from "./mail/settings.ts";
+import { openSettings, type Settings, settingsPath } from "./mail/settings.ts";
+import type { ToolPolicy } from "./mail/tool-policy.ts";
 import { diagnoseSession } from "./session/doctor.ts";
 import { mailType } from "./session/ledger.ts";
-import { type Machine, type MailSession, openSession } from "./session/session.ts";
+import { type Announce, type Machine, type MailSession, openSession } from "./session/session.ts";
 import { tell } from "./session/warnings.ts";
 import { mailTools, registerTools, rememberTools, toolNames } from "./tools/register.ts";
 import { renderMail } from "./view/mail.ts";
 
 /**
  * The extension: makes the parts and connects them to Pi. Nothing is registered before `session_start`, where a second
- * copy of this package can still step back (design D25).
+ * copy of this package can still step back (design D25). `createCalls` makes what suspends calls, where the settings asked
+ * for it when Pi was started.
  */
-export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMachine()): void {
+export default function sessionMail(
+	pi: ExtensionAPI,
+	machine: Machine = thisMachine(),
+	createCalls?: (policy: () => ToolPolicy) => CallsModule,
+): void {
 	const otherCopies = new Set<string>();
 	const owner: Owner = { isGone: () => isStale(pi), met: (path) => otherCopies.add(path) };
 	let session: MailSession | undefined;
 	let isRegistered = false;
 	let offBecause = "it has ended";
+	let calls: CallsModule | undefined;
 	const current = () => session;
+	const tools = () => [...mailTools(current), ...(calls?.tools ?? [])];
 	const reasonOff = () => offBecause;
 	const diagnose = (ctx: ExtensionContext) => {
-		const parts = { pi, ctx, machine, session: session ?? offBecause, tools: mailTools(current) };
+		const parts = { pi, ctx, machine, session: session ?? offBecause, tools: tools() };
 		return diagnoseSession({ ...parts, otherCopies: [...otherCopies] });
 	};
 	const screen = createScreenControl(current, reasonOff, diagnose);
@@ -55,23 +64,34 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 		if (!isRegistered) {
 			registerMailboxCommand(pi, { current, reasonOff, screen, diagnose });
 			if (ctx.mode === "tui") registerShortcut();
-			registerTools(pi, ctx, current);
+			const { toolPolicy } = settings();
+			if (toolPolicy !== undefined) {
+				calls = createCalls?.(() => settings().toolPolicy ?? toolPolicy);
+				if (calls === undefined) tell(ctx, "toolPolicy was set while Pi ran: restart Pi to use it");
+			}
+			registerTools(pi, ctx, tools());
+			calls?.wrap(ctx);
 			provideHooks(pi, current);
 			pi.registerMessageRenderer(mailType, renderMail);
 			isRegistered = true;
 		}
 		try {
-			session = openSession(pi, ctx, event, (mail, requests) => announceMail(pi, mail, requests), machine);
+			const announce: Announce = (mail, requests) => announceMail(pi, mail, requests);
+			session = openSession(pi, ctx, event, announce, machine, calls?.open);
 		} catch (error) {
 			offBecause = errorMessage(error);
 			tell(ctx, `mailbox is off: ${offBecause}`);
 		}
 	}
 
-	/** What is wrong with the settings, the session says when it reads them. */
-	function registerShortcut(): void {
+	/** What is wrong with them, the session says when it reads them. */
+	function settings(): Settings {
 		const { disk, settingsFile, now } = machine;
-		const { shortcut } = openSettings({ disk, file: settingsFile(), now, warn: () => {} }).read();
+		return openSettings({ disk, file: settingsFile(), now, warn: () => {} }).read();
+	}
+
+	function registerShortcut(): void {
+		const { shortcut } = settings();
 		if (shortcut === false || !isKey(shortcut)) return;
 		pi.registerShortcut(shortcut, { description: "Open the mailbox", handler: (ctx) => screen.open(ctx) });
 	}
@@ -81,6 +101,7 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 	pi.on("input", () => session?.input());
 	pi.on("agent_start", () => session?.agentStarted());
 	pi.on("context", () => session?.context());
+	pi.on("tool_execution_start", () => session?.toolStarted());
 	pi.on("turn_end", (event) => session?.turnEnded(event));
 	pi.on("agent_settled", (event) => session?.settled(event));
 	pi.on("session_info_changed", ({ name }) => session?.renamed(name));
@@ -89,7 +110,7 @@ export default function sessionMail(pi: ExtensionAPI, machine: Machine = thisMac
 		screen.close();
 		end(event);
 		// Of a copy that stepped back, none of the tools is its own.
-		if (isRegistered) rememberTools(pi, ctx);
+		if (isRegistered) rememberTools(pi, ctx, tools());
 	});
 }
 

@@ -151,6 +151,11 @@ test("README.md's table of the screen's keys names each that the screen shows, a
 	expect(new Set(named.filter((key) => /^[a-z/]$/.test(key)))).toEqual(new Set(shown));
 });
 
+test("the settings of suspended calls that README.md shows are what the schema makes of them", () => {
+	const example = JSON.parse(/```json settings\n(.*?)\n```/s.exec(readme)?.[1] ?? "");
+	expect(z.parse(settingsSchema, example)).toEqual({ ...defaultSettings, ...example });
+});
+
 test("the types of --json in README.md are those of the schema", () => {
 	expect(/<!-- json -->\n```ts\n(.*?)\n```/s.exec(readme)?.[1]).toBe(jsonTypes());
 });

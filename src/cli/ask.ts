@@ -64,5 +64,6 @@ const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
 	"stopped-running": "the session stopped running before it answered.",
 	withdrawn: "the session began to wait for this one at the same moment, so neither could have answered.",
 	"taken-back": "the ask was taken back before it was read, so nobody will answer it.",
+	interrupted: "interrupted.",
 	"stopped-by-user": "interrupted.",
 };

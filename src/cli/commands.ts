@@ -46,7 +46,7 @@ export const commands = {
 		exits: {},
 	},
 	send: {
-		usage: "TO [TEXT ...] [--from NAME] [--request] [--quiet] [--id UUID]",
+		usage: "TO [TEXT ...] [--from NAME] [--request] [--quiet] [--interrupt] [--id UUID]",
 		summary: "send a message",
 		detail: [
 			"TO is the name or id of a session, or the name of a program. Without TEXT, or with - for it, the text is read from standard input.",
@@ -56,6 +56,7 @@ export const commands = {
 			from,
 			request: { type: "boolean", what: "send a request, which is answered when the session's run ends; needs --from" },
 			quiet: { type: "boolean", what: "do not wake the session" },
+			interrupt: { type: "boolean", what: "end what the session waits for: its model gets the mail next" },
 			id: {
 				type: "string",
 				value: "UUID",
@@ -149,6 +150,35 @@ export const commands = {
 		options: { from },
 		examples: ["pi-session-mail retract 4f1c2a9e --from ci"],
 		exits: {},
+	},
+	calls: {
+		usage: "[TO]",
+		summary: "list the calls of running sessions that go on by themselves",
+		detail: ["A line for each: id, session, tool, arguments and age."],
+		options: {},
+		examples: ["pi-session-mail calls reviewer"],
+		exits: {},
+		takesRecipient: true,
+	},
+	cancel: {
+		usage: "CALL",
+		summary: "cancel a call that goes on by itself",
+		detail: ["CALL is the id that calls prints. The session's model gets what the call gave so far."],
+		options: { from },
+		examples: ["pi-session-mail cancel call-4f1c2a9e0b554b52"],
+		exits: {},
+	},
+	control: {
+		usage: "pause|resume|stop|cancel TO",
+		summary: "pause a session or let it go on, stop its run, or cancel its calls",
+		detail: [
+			"pause: mail starts no turn, and a run stops after its tools, until resume. stop: ends the run, as Esc does.",
+			"cancel: ends all calls that go on by themselves. Models cannot do this to each other.",
+		],
+		options: { from },
+		examples: ["pi-session-mail control pause reviewer"],
+		exits: {},
+		takesRecipient: true,
 	},
 	watch: {
 		usage: "[--from NAME]",

@@ -43,6 +43,7 @@ export function summaryOf(session: RunningSession, self: string | undefined): Pr
 		updated: field(updated, 40),
 		program: x.program === true,
 		receiving: x.receiving !== false,
+		paused: x.paused === true,
 		self: address === self,
 	};
 }
@@ -59,6 +60,7 @@ export function lineOf(
 	const marks = [
 		...(session.x.program === true ? ["a program"] : []),
 		...(session.x.receiving === false ? ["takes no mail now"] : []),
+		...(session.x.paused === true ? ["paused"] : []),
 		...(session.judgement === "unknown" ? ["cannot be looked into from here"] : []),
 		...(session.address === self ? ["this session"] : []),
 	];

@@ -200,6 +200,7 @@ const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
 	withdrawn:
 		"The other session began to wait for this client at the same moment, so neither could have answered: this one stopped waiting. An answer that still comes waits as mail.",
 	"taken-back": "The ask was taken back before the other session had read it: nobody will answer it.",
+	interrupted: "The wait was interrupted. An answer that still comes waits as mail.",
 	"stopped-by-user": "The wait was stopped. An answer that still comes waits as mail.",
 };
 

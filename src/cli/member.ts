@@ -4,7 +4,7 @@ import { basename, join } from "node:path";
 import { uuidOf } from "../mail/address.ts";
 import { type Boxes, boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage, errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type Envelope, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
+import { awaitsAnswer, type Control, type Envelope, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
 import { type EditRefusal, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import { removePassing } from "../mail/passing.ts";
 import type { Processes } from "../mail/process.ts";
@@ -49,6 +49,8 @@ export interface Member {
 	 * waits in `cur/` until it is `close`d with `done`: call that when the caller has it.
 	 */
 	ask(ask: ProgramAsk): Promise<AskOutcome | AskRefusal | MemberRefusal>;
+	/** Does with another session what its person wants. Never as a session: what a model wants is none of that. */
+	control(to: string, control: Control): Sent | SendRefusal | MemberRefusal;
 	/** The mail that waits, oldest first; without what a waiting ask of this member is about to take. */
 	inbox(): WaitingMail[] | MemberRefusal;
 	/**
@@ -118,6 +120,8 @@ export interface ProgramMail {
 	hops?: number;
 	/** It starts no turn. Messages only. */
 	quiet?: boolean;
+	/** It interrupts its recipient, if that one lets it. */
+	priority?: "interrupt" | undefined;
 }
 
 export interface ProgramAsk {
@@ -459,7 +463,7 @@ export function openMember({
 		who,
 		running,
 		appear: () => attempt(() => (isSession ? ({ ok: true } as const) : appear())),
-		send({ to, kind, body, id, hops, quiet }) {
+		send({ to, kind, body, id, hops, quiet, priority }) {
 			return attempt(() => {
 				const count = hopsOf(hops);
 				if (count === undefined) return oldSession();
@@ -475,10 +479,14 @@ export function openMember({
 				const out = outbox();
 				const isLimited = isSession || hops !== undefined;
 				const limit = isLimited && mailbox().sentBefore(id) === undefined ? out.hopRefusal(count) : undefined;
-				return limit ?? out.send({ to, kind, body, hops: count, id, quiet, program: !isSession });
+				return limit ?? out.send({ to, kind, body, hops: count, id, quiet, priority, program: !isSession });
 			});
 		},
 		ask,
+		control(to, control) {
+			if (isSession) return refuse("in_session", "another session is paused, stopped or interrupted by its user alone");
+			return attempt(() => outbox().control(to, control, true));
+		},
 		inbox: () => attempt(waitingMails),
 		read(id) {
 			const refused = nameless("mail cannot be read by a program");

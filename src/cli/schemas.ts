@@ -1,6 +1,9 @@
 import * as z from "zod/mini";
+import { mailKinds } from "../mail/envelope.ts";
 
 /** What the commands print with `--json`. README.md's table is made of this; the program itself takes only the types. */
+
+const kind = z.enum(mailKinds);
 
 const session = z.strictObject({
 	address: z.string(),
@@ -12,6 +15,7 @@ const session = z.strictObject({
 	updated: z.string(),
 	program: z.boolean(),
 	receiving: z.boolean(),
+	paused: z.boolean(),
 	self: z.boolean(),
 });
 
@@ -20,7 +24,7 @@ const mail = z.strictObject({
 	from: z.string(),
 	fromName: z.string(),
 	to: z.string(),
-	kind: z.enum(["request", "reply", "message", "ask"]),
+	kind,
 	hops: z.int(),
 	inReplyTo: z.array(z.string()),
 	status: z.string(),
@@ -32,7 +36,7 @@ const mail = z.strictObject({
 const status = z.enum(["queued", "taken", "read", "held", "failed", "answered", "retracted"]);
 
 /** What stands in several of them. */
-export const parts = { session, mail, status };
+export const parts = { kind, session, mail, status };
 
 export const schemas = {
 	list: z.strictObject({ sessions: z.array(session) }),
@@ -49,7 +53,15 @@ export const schemas = {
 	ask: z.strictObject({
 		id: z.string(),
 		to: z.string(),
-		outcome: z.enum(["answered", "timed-out", "stopped-running", "withdrawn", "taken-back", "stopped-by-user"]),
+		outcome: z.enum([
+			"answered",
+			"timed-out",
+			"stopped-running",
+			"withdrawn",
+			"taken-back",
+			"interrupted",
+			"stopped-by-user",
+		]),
 		answer: z.optional(z.strictObject({ status: z.string(), fromName: z.string(), body: z.string() })),
 	}),
 	inbox: z.strictObject({ mails: z.array(mail) }),
@@ -60,7 +72,7 @@ export const schemas = {
 			z.strictObject({
 				id: z.string(),
 				to: z.string(),
-				kind: z.enum(["request", "reply", "message", "ask"]),
+				kind,
 				ts: z.string(),
 				status,
 				body: z.string(),
@@ -69,6 +81,19 @@ export const schemas = {
 	}),
 	edit: z.strictObject({ id: z.string(), to: z.string(), replaces: z.string() }),
 	retract: z.strictObject({ id: z.string(), to: z.string() }),
+	calls: z.strictObject({
+		calls: z.array(
+			z.strictObject({
+				id: z.string(),
+				session: z.string(),
+				tool: z.string(),
+				arguments: z.string(),
+				started: z.string(),
+			}),
+		),
+	}),
+	cancel: z.strictObject({ id: z.string(), to: z.string() }),
+	control: z.strictObject({ op: z.enum(["pause", "resume", "stop", "cancel"]), to: z.string() }),
 	watch: z.union([
 		z.strictObject({ event: z.enum(["started", "ended", "changed"]), at: z.string(), session }),
 		z.strictObject({ event: z.literal("mail"), at: z.string(), mail }),

@@ -18,7 +18,8 @@ export async function send(call: Call): Promise<number> {
 		if (id !== undefined && member.who.type === "passing") {
 			throw new UsageError("an id of your own is remembered under a name only: give --from NAME");
 		}
-		const outcome = member.send({ to, kind, body: body.text, id, quiet: call.has("quiet") });
+		const priority = call.has("interrupt") ? "interrupt" : undefined;
+		const outcome = member.send({ to, kind, body: body.text, id, quiet: call.has("quiet"), priority });
 		if (!outcome.ok) return refused(call, outcome);
 		const { envelope, recipient, durable, duplicate = false, notes } = outcome;
 		if (out.isJson) {

@@ -88,7 +88,7 @@ function createChanges(member: ProgramMember, now: () => string): () => Event[] 
 
 function isOther(a: RunningSession, b: RunningSession): boolean {
 	const essence = ({ name, cwd, state, waitingOn, x }: RunningSession) =>
-		JSON.stringify([name, cwd, state, waitingOn, x.receiving]);
+		JSON.stringify([name, cwd, state, waitingOn, x.receiving, x.paused]);
 	return essence(a) !== essence(b);
 }
 

@@ -15,8 +15,12 @@ import { describe } from "./words.ts";
 
 const elsewhere = "another process has this session open and receives its mail; close one of the two.";
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
-/** Before a recipient: the mail is a message that starts no turn. */
-const quietFlag = /^--quiet(?:\s+|$)/;
+/** Before a recipient. */
+const flagPattern = /^--(quiet|interrupt)(?:\s+|$)/;
+const flags = {
+	quiet: "send a message that starts no turn",
+	interrupt: "end what the session waits for: its model gets this with its next request",
+};
 
 /** What the command shows and asks besides the session. */
 interface CommandParts {
@@ -49,6 +53,7 @@ export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, s
 			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
 			// With a text behind it, each of these words is the name of a session.
 			else if (typed === "on" || typed === "off") switchMail(session, ctx, typed === "on");
+			else if (typed === "pause" || typed === "resume") pause(session, ctx, typed);
 			else if (typed === "prune") pruneFolders(session, ctx);
 			else send(session, ctx, typed);
 		},
@@ -59,17 +64,18 @@ export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, s
 export interface Addressed {
 	to: string;
 	text: string;
-	quiet?: true;
+	flag?: keyof typeof flags;
 }
 
 /**
  * Splits what was typed. The recipient is the longest running session's name that it starts with, or in quotes, or the
- * first word; `--quiet` may stand before it. Undefined when there is no recipient or no text.
+ * first word; a flag may stand before it. Undefined when there is no recipient or no text.
  */
 export function parseArgument(argument: string, names: Iterable<string>): Addressed | undefined {
-	if (quietFlag.test(argument)) {
-		const parsed = parseArgument(argument.replace(quietFlag, ""), names);
-		return parsed && { ...parsed, quiet: true };
+	const [typed, flag] = flagPattern.exec(argument) ?? [];
+	if (typed !== undefined) {
+		const parsed = parseArgument(argument.slice(typed.length), names);
+		return parsed && { ...parsed, flag: flag === "quiet" ? "quiet" : "interrupt" };
 	}
 	if (/\s/.test(argument) && [...names].includes(argument)) return undefined;
 	let longest = "";
@@ -98,7 +104,7 @@ function completions(typed: string, session: MailSession | undefined) {
 	const names = running.flatMap(({ name }) => name ?? []);
 	const once = new Set(names);
 	const shared = new Set(names.filter((name) => !once.delete(name)));
-	const flag = quietFlag.exec(typed)?.[0] ?? "";
+	const flag = flagPattern.exec(typed)?.[0] ?? "";
 	const start = typed.slice(flag.length).replace(/^["']/, "").toLowerCase();
 	const items = running.flatMap((other) => {
 		const isShared = other.name !== undefined && shared.has(other.name);
@@ -109,8 +115,9 @@ function completions(typed: string, session: MailSession | undefined) {
 		return [{ value: `${flag}${spelling(other, running, self, names)} `, label, description }];
 	});
 	if (flag !== "") return items.length > 0 ? items : null;
-	if (start !== "" && "--quiet".startsWith(start)) {
-		items.push({ value: "--quiet ", label: "--quiet", description: "send a message that starts no turn" });
+	for (const [name, description] of Object.entries(flags)) {
+		if (start !== "" && `--${name}`.startsWith(start))
+			items.push({ value: `--${name} `, label: `--${name}`, description });
 	}
 	// Not what is typed already: Enter would take it from the list instead of running the command.
 	const words = Object.entries(ownWords).filter(([word]) => word.startsWith(start) && word !== start);
@@ -121,6 +128,8 @@ function completions(typed: string, session: MailSession | undefined) {
 const ownWords = {
 	off: "keep mail waiting",
 	on: "let mail come again",
+	pause: "let mail and results start no turn",
+	resume: "go on after a pause",
 	prune: "remove the mailbox folders of closed sessions",
 	inbox: "show the mail to this session",
 	sent: "show what this session sent",
@@ -167,8 +176,10 @@ function send(session: MailSession, ctx: ExtensionCommandContext, argument: stri
 		refuse(ctx, argument, usage);
 		return;
 	}
-	const { to, text: body, quiet } = parsed;
-	const sent = session.outbox.send({ to, kind: quiet ? "message" : "request", body, hops: 0, quiet });
+	const { to, text: body, flag } = parsed;
+	const quiet = flag === "quiet";
+	const priority = flag === "interrupt" ? flag : undefined;
+	const sent = session.outbox.send({ to, kind: quiet ? "message" : "request", body, hops: 0, quiet, priority });
 	session.refresh();
 	if (!sent.ok) {
 		refuse(ctx, argument, sent.message);
@@ -188,6 +199,20 @@ function switchMail(session: MailSession, ctx: ExtensionCommandContext, isOn: bo
 		isOn
 			? "Mail is on: what waited comes now."
 			: "Mail is off: it waits until you type /mailbox on. Replies to what this session sent still come.",
+	);
+}
+
+function pause(session: MailSession, ctx: ExtensionCommandContext, op: "pause" | "resume"): void {
+	if (!session.isOwner) {
+		refuse(ctx, op, `Nothing was changed: ${elsewhere}`);
+		return;
+	}
+	session.control({ op });
+	say(
+		ctx,
+		op === "pause"
+			? "Paused: no mail starts a turn, and a run stops after its tools, until you type /mailbox resume."
+			: "Not paused: what waited comes now.",
 	);
 }
 

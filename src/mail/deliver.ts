@@ -5,10 +5,13 @@ import { type Boxes, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
 import { type Disk, errorCode, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
+	type CallOfResult,
+	type Control,
 	type Envelope,
 	envelopeFileName,
 	extras,
 	invalidBecause,
+	isExpected,
 	type MailKind,
 	maxBodyBytes,
 	maxEnvelopeBytes,
@@ -40,6 +43,12 @@ export interface Draft {
 	replaces?: string | undefined;
 	/** A program sends it under an address of its own. */
 	program?: boolean | undefined;
+	/** It interrupts its recipient, if that one lets it. */
+	priority?: "interrupt" | undefined;
+	/** Of a result. */
+	call?: CallOfResult | undefined;
+	/** Of control mail. */
+	control?: Control | undefined;
 }
 
 /** A mail that lies in its recipient's inbox, or did before it was read. */
@@ -113,7 +122,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const { sent } = sender.boxes;
 	const durable = sender.isDurable();
 	const to = canonicalAddress(draft.to);
-	const keepsCopy = draft.kind !== "reply";
+	const keepsCopy = !isExpected(draft);
 	const refusal = refusalOf(sender.address, to, draft);
 	if (refusal !== undefined) return refusal;
 	const time = sender.now();
@@ -208,7 +217,7 @@ export function hasArrived(disk: Disk, root: string, to: string, name: string): 
 
 function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined {
 	if (!isAddress(to)) return refuse("invalid_address", `${JSON.stringify(to.slice(0, 60))} is not an address`);
-	if (to === from) return refuse("self", "a session cannot send mail to itself");
+	if (to === from && draft.kind !== "result") return refuse("self", "a session cannot send mail to itself");
 	if (isPassingAddress(to) && draft.kind !== "reply") {
 		return refuse("ended", `${to} is a program that only waits for an answer and reads no other mail`);
 	}
@@ -236,6 +245,9 @@ function envelopeOf(from: string, to: string, draft: Draft, time: number): Envel
 			quiet: draft.quiet === true || undefined,
 			replaces: draft.replaces,
 			program: draft.program === true || undefined,
+			priority: draft.priority,
+			call: draft.call,
+			control: draft.control,
 		}),
 	};
 }

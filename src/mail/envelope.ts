@@ -35,10 +35,35 @@ export interface Extras {
 	replaces?: string | undefined;
 	/** A program sent it under an address of its own, and no Pi session. */
 	program?: true | undefined;
+	/** It is to reach the recipient's model with its next request, and ends what that one waits for. */
+	priority?: "interrupt" | undefined;
+	/** Of a result: the call whose result it is. */
+	call?: CallOfResult | undefined;
+	/** Of control mail: what is to be done. */
+	control?: Control | undefined;
 }
 
-/** The kinds of mail; one that a reader does not know is read as `message`. */
-export const mailKinds = ["request", "reply", "message", "ask"] as const;
+/** A call that a session's model made, whose result came after the model was given the turn back. */
+export interface CallOfResult {
+	id: string;
+	tool: string;
+	state: "completed" | "failed" | "cancelled" | "orphaned";
+}
+
+/**
+ * What a person does with another session: `pause` keeps it from running until `resume`, `stop` ends its run as Esc does,
+ * `cancel` ends the calls of these ids, or without ids all that its model does not wait for.
+ */
+export interface Control {
+	op: "pause" | "resume" | "stop" | "cancel";
+	calls?: string[] | undefined;
+}
+
+/**
+ * The kinds of mail; one that a reader does not know is read as `message`. A `result` is from the session itself; `control`
+ * is done and never shown to a model.
+ */
+export const mailKinds = ["request", "reply", "message", "ask", "result", "control"] as const;
 export type MailKind = (typeof mailKinds)[number];
 export type ReplyStatus = "done" | "stopped" | "failed";
 
@@ -52,6 +77,11 @@ export const maxEnvelopeBytes = 4 * 1024 * 1024;
 /** Whether a mail is answered: requests and asks are. */
 export function awaitsAnswer<M extends { kind: MailKind }>(mail: M): mail is M & { kind: "request" | "ask" } {
 	return mail.kind === "request" || mail.kind === "ask";
+}
+
+/** Whether it is an answer or a result, which a session has asked for itself, or control mail: none of these is ever refused or put off. */
+export function isExpected({ kind }: { kind: MailKind }): boolean {
+	return kind === "reply" || kind === "result" || kind === "control";
 }
 
 /** Whether its sender wants it to start no turn. Only messages can be quiet: who asks wants an answer. */
@@ -79,7 +109,7 @@ export function parseEnvelope(text: string): ParsedEnvelope {
 	const parsed = z.safeParse(envelopeSchema, json);
 	if (!parsed.success) return { ok: false, reason: reasonOf(parsed.error.issues[0], json) };
 	const { kind, x, ...fields } = parsed.data;
-	return { ok: true, envelope: { ...fields, kind: kindOf(kind, fields.in_reply_to), ...extras(x) } };
+	return { ok: true, envelope: { ...fields, kind: kindOf(kind, fields), ...extras(x) } };
 }
 
 /** Of a text that is no envelope: the request or ask in it that can still be answered (design D12). */
@@ -135,6 +165,8 @@ function* piecesOf(text: string): Generator<string> {
 	}
 }
 
+const maxCallField = 128;
+
 const address = z
 	.string()
 	.check(z.refine((text: string) => isAddress(text)))
@@ -146,6 +178,26 @@ const extrasSchema = z.catch(
 		quiet: z.catch(z.optional(z.literal(true)), undefined),
 		replaces: z.catch(z.optional(id), undefined),
 		program: z.catch(z.optional(z.literal(true)), undefined),
+		priority: z.catch(z.optional(z.literal("interrupt")), undefined),
+		call: z.catch(
+			z.optional(
+				z.object({
+					id: z.string().check(z.maxLength(maxCallField)),
+					tool: z.string().check(z.maxLength(maxCallField)),
+					state: z.enum(["completed", "failed", "cancelled", "orphaned"]),
+				}),
+			),
+			undefined,
+		),
+		control: z.catch(
+			z.optional(
+				z.object({
+					op: z.enum(["pause", "resume", "stop", "cancel"]),
+					calls: z.optional(z.array(z.string().check(z.maxLength(maxCallField))).check(z.maxLength(50))),
+				}),
+			),
+			undefined,
+		),
 	}),
 	{},
 );
@@ -165,15 +217,17 @@ const envelopeSchema = z.object({
 const owingSchema = z.object({ id, from: address, to: address, kind: z.enum(["request", "ask"]) });
 
 /** The key `x` with what is set of these, or nothing. */
-export function extras({ quiet, replaces, program }: Extras = {}): { x?: Extras } {
-	if (quiet === undefined && replaces === undefined && program === undefined) return {};
-	return {
-		x: { ...(quiet && { quiet }), ...(replaces !== undefined && { replaces }), ...(program && { program }) },
-	};
+export function extras(given: Extras = {}): { x?: Extras } {
+	const { quiet, replaces, program, priority, call, control } = given;
+	const known = Object.entries({ quiet, replaces, program, priority, call, control });
+	const set = known.filter(([, value]) => value !== undefined);
+	return set.length === 0 ? {} : { x: Object.fromEntries(set) };
 }
 
-function kindOf(kind: string | undefined, inReplyTo: string[]): MailKind {
-	if (kind === undefined) return inReplyTo.length > 0 ? "reply" : "request";
+function kindOf(kind: string | undefined, mail: { from: string; to: string; in_reply_to: string[] }): MailKind {
+	if (kind === undefined) return mail.in_reply_to.length > 0 ? "reply" : "request";
+	// Only a session itself knows of its calls.
+	if (kind === "result" && mail.from !== mail.to) return "message";
 	return mailKinds.find((known) => known === kind) ?? "message";
 }
 

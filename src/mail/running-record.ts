@@ -33,6 +33,10 @@ export interface RunningRecord {
 		ticket?: number | undefined;
 		/** False while the session's user wants no mail: it waits. */
 		receiving?: boolean | undefined;
+		/** True while its user keeps it from running. */
+		paused?: boolean | undefined;
+		/** Whose models may interrupt it, when its user has set that. */
+		interruptFrom?: string[] | undefined;
 		/** Which mail may start a run of it, when its user has set that. */
 		wakeOn?: WakeOn | undefined;
 		/** It is the record of a program that has an address of its own, and of no Pi session. */
@@ -108,6 +112,8 @@ const recordSchema = z.object({
 			receiving: z.optional(z.boolean()),
 			// What a later copy may write there keeps nobody from seeing the session.
 			wakeOn: z.catch(z.optional(wakeOnSchema), undefined),
+			paused: z.optional(z.boolean()),
+			interruptFrom: z.optional(z.array(z.string())),
 			program: z.optional(z.boolean()),
 			hops: z.optional(z.int().check(z.gte(0))),
 		}),

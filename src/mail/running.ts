@@ -17,7 +17,10 @@ export interface RunningSession extends RunningRecord {
 
 /** What a session says of itself in its record. */
 export type SessionFields = Pick<RunningRecord, "name" | "cwd" | "state" | "waitingOn"> &
-	Pick<RunningRecord["x"], "accepts" | "ticket" | "receiving" | "wakeOn" | "program" | "hops">;
+	Pick<
+		RunningRecord["x"],
+		"accepts" | "ticket" | "receiving" | "paused" | "interruptFrom" | "wakeOn" | "program" | "hops"
+	>;
 
 /** The running-session records under a mail root. Records of processes that are gone are removed by whoever meets them (PSM-026). */
 export interface Running {
@@ -288,10 +291,10 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 
 	function recordOf(address: string, instance: string, fields: SessionFields): RunningRecord {
 		const { pid, started, boot, namespace } = processes.self;
-		const { name, cwd, state, waitingOn, accepts, ticket, receiving, wakeOn, program, hops } = fields;
+		const { name, cwd, state, waitingOn, ...x } = fields;
 		const updated = new Date(now()).toISOString();
-		const x = { boot, namespace, instance, accepts, ticket, receiving, wakeOn, program, hops };
-		return { address: canonicalAddress(address), name, cwd, pid, state, waitingOn, updated, started, x };
+		const at = canonicalAddress(address);
+		return { address: at, name, cwd, pid, state, waitingOn, updated, started, x: { boot, namespace, instance, ...x } };
 	}
 
 	/** Asks the system about the processes of all these records at once. */

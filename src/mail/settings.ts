@@ -4,6 +4,7 @@ import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage } from "./disk.ts";
 import { field } from "./text.ts";
+import { type ToolPolicy, toolPolicySchema } from "./tool-policy.ts";
 import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
 
 /** A key as Pi names it. */
@@ -32,6 +33,21 @@ export const settingsSchema = z.object({
 	wakeOn: z
 		.optional(wakeOnSchema)
 		.check(z.describe("Which mail may start a turn of a session. All other is read with the next one.")),
+	interruptFrom: z
+		.optional(z.array(z.string().check(z.maxLength(128))).check(z.maxLength(64)))
+		.check(
+			z.describe(
+				"The sessions whose models may interrupt a session: names, full session ids, or * for all. A person may always.",
+			),
+		),
+	interruptCompletions: z
+		.optional(z.boolean())
+		.check(z.describe("Whether an interrupt stops a model that is writing, which then begins again with the mail.")),
+	toolPolicy: z
+		.optional(toolPolicySchema)
+		.check(
+			z.describe("What happens around the calls of a session's model. Pi has to be restarted when it is set first."),
+		),
 });
 
 /** The settings, each with its value or its default. */
@@ -46,6 +62,12 @@ export interface Settings {
 	shortcut: string | false;
 	/** Which mail may start a turn of a session; every mail when it is not set. */
 	wakeOn?: WakeOn | undefined;
+	/** Whose models may interrupt a session: names, full session ids, or `*`; nobody's when it is not set. */
+	interruptFrom?: string[] | undefined;
+	/** Whether an interrupt stops a model that is writing. */
+	interruptCompletions?: boolean | undefined;
+	/** What happens around the calls of a session's model. */
+	toolPolicy?: ToolPolicy | undefined;
 }
 
 /** The settings when nothing is set. */

@@ -70,3 +70,10 @@ export function counted(count: number, noun: string): string {
 export function oneLine(text: string): string {
 	return text.replace(notInLine, " ").replace(loneSurrogate, "\ufffd");
 }
+
+/** The longest start of a text that has at most `maxBytes` in UTF-8; it ends between two code points. */
+export function start(text: string, maxBytes: number): string {
+	// The encoder takes memory for all that it is given.
+	const characters = text.slice(0, maxBytes);
+	return characters.slice(0, new TextEncoder().encodeInto(characters, new Uint8Array(maxBytes)).read);
+}

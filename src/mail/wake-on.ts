@@ -1,6 +1,6 @@
 import * as z from "zod/mini";
 import { canonicalAddress } from "./address.ts";
-import { type Envelope, isQuiet } from "./envelope.ts";
+import { awaitsAnswer, type Envelope, isQuiet } from "./envelope.ts";
 
 /** Which mail may start a run of a session, as its user has set it: what an absent key says nothing about may. */
 export const wakeOnSchema = z.strictObject({
@@ -32,7 +32,7 @@ export function excludedBy(
 	{ kind, from }: Pick<Envelope, "kind" | "from">,
 	senderName: () => string | undefined,
 ): keyof WakeOn | undefined {
-	if (wakeOn?.kinds?.includes(kind === "reply" ? "message" : kind) === false) return "kinds";
+	if (wakeOn?.kinds?.some((may) => may === (awaitsAnswer({ kind }) ? kind : "message")) === false) return "kinds";
 	if (wakeOn?.from === undefined || wakeOn.from.some((sender) => canonicalAddress(sender) === from)) return undefined;
 	const name = senderName();
 	return name !== undefined && wakeOn.from.includes(name) ? undefined : "from";

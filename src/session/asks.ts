@@ -9,7 +9,7 @@ import type { Presence } from "./presence.ts";
 export type AskOutcome =
 	| { outcome: "answered"; id: string; to: string; reply: OpenMail }
 	| {
-			outcome: "timed-out" | "stopped-running" | "stopped-by-user" | "withdrawn" | "taken-back";
+			outcome: "timed-out" | "stopped-running" | "stopped-by-user" | "withdrawn" | "taken-back" | "interrupted";
 			id: string;
 			to: string;
 	  };
@@ -52,6 +52,8 @@ export interface Asks {
 	replaced(id: string, by: Delivered): void;
 	/** Whether an ask waits. */
 	readonly isWaiting: boolean;
+	/** Ends the wait, for mail that interrupts it. */
+	interrupt(): void;
 	/** Ends the wait, at the end of the session. */
 	close(): void;
 }
@@ -88,7 +90,7 @@ export function createAsks({
 	now,
 	sendsWith = "session_mail_send",
 }: AsksParts): Asks {
-	let waiting: { mail: Delivered; finish: (reply: OpenMail | "closed") => void } | undefined;
+	let waiting: { mail: Delivered; finish: (reply: OpenMail | "closed" | "interrupted") => void } | undefined;
 
 	/**
 	 * Whether this session's wait closes a ring of waiting sessions, and its ticket is the latest in it (design D13): then a
@@ -178,6 +180,9 @@ export function createAsks({
 		if (target.x.receiving === false) {
 			return refuse("not_receiving", `${address} takes no mail now; ${sendsWith} leaves a message for it`);
 		}
+		if (target.x.paused === true) {
+			return refuse("not_receiving", `${address} is paused by its user; ${sendsWith} leaves a message for it`);
+		}
 		const refused = outbox.notAccepted(address, "ask", id);
 		if (refused !== undefined) return refused;
 		const ticket = now();
@@ -211,7 +216,11 @@ export function createAsks({
 				const stop = () => finish({ outcome: "stopped-by-user", ...asked() });
 				waiting = {
 					mail: sent,
-					finish: (reply) => (reply === "closed" ? stop() : finish({ outcome: "answered", ...asked(), reply })),
+					finish(reply) {
+						if (reply === "closed") stop();
+						else if (reply === "interrupted") finish({ outcome: "interrupted", ...asked() });
+						else finish({ outcome: "answered", ...asked(), reply });
+					},
 				};
 				const check = () => {
 					// Not the difference to the start: a clock that is set must neither end the wait nor prolong it.
@@ -253,6 +262,7 @@ export function createAsks({
 		get isWaiting() {
 			return waiting !== undefined;
 		},
+		interrupt: () => waiting?.finish("interrupted"),
 		close() {
 			waiting?.finish("closed");
 		},

@@ -20,7 +20,7 @@ export interface SessionDiagnosis {
 	otherCopies: readonly string[];
 }
 
-type Diagnosed = Pick<MailSession, "isOwner" | "isReceiving" | "unwatchedBecause" | "running">;
+type Diagnosed = Pick<MailSession, "isOwner" | "isReceiving" | "isPaused" | "calls" | "unwatchedBecause" | "running">;
 
 /** Everything `diagnose` finds, and before it what only this session knows. */
 export function* diagnoseSession(options: SessionDiagnosis): Findings {
@@ -46,6 +46,12 @@ function* examineSession({ ctx, session }: SessionDiagnosis, address: string | u
 	}
 	if (!session.isReceiving) {
 		yield { level: "warning", what: "mail is off in this session: it waits", mend: "type /mailbox on" };
+	}
+	if (session.isPaused) {
+		yield { level: "warning", what: "this session is paused: mail starts no turn", mend: "type /mailbox resume" };
+	}
+	for (const what of session.calls?.problems() ?? []) {
+		yield { level: "warning", what, mend: "change toolPolicy.rules in the settings, and restart Pi" };
 	}
 	if (session.unwatchedBecause !== undefined) yield* examineWatch(session.unwatchedBecause);
 	const isWatched = ctx.mode === "tui" || ctx.mode === "rpc";

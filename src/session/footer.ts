@@ -1,4 +1,5 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
+import { counted } from "../mail/text.ts";
 
 /** What the footer counts (PSM-039). */
 export interface MailCounts {
@@ -8,15 +9,22 @@ export interface MailCounts {
 	read: number;
 	/** Requests and asks of this session that nobody has answered. */
 	awaiting: number;
+	/** Calls of this session's model that go on by themselves. */
+	calls: number;
 }
 
 /** The footer's text; undefined when there is nothing to say. */
-export function footerText(counts: MailCounts, isReceiving: boolean): string | undefined {
+export function footerText(
+	counts: MailCounts,
+	{ isReceiving, isPaused }: { isReceiving: boolean; isPaused: boolean },
+): string | undefined {
 	const shown = [
 		...(isReceiving ? [] : ["off"]),
+		...(isPaused ? ["paused"] : []),
 		...(["pending", "read", "awaiting"] as const).flatMap((what) =>
 			counts[what] > 0 ? [`${counts[what]} ${what}`] : [],
 		),
+		...(counts.calls > 0 ? [counted(counts.calls, "call")] : []),
 	];
 	return shown.length === 0 ? undefined : `✉ ${shown.join(" · ")}`;
 }

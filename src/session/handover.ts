@@ -1,5 +1,6 @@
+import type { ResultPart } from "../mail/call-store.ts";
 import { errorMessage, errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type Envelope } from "../mail/envelope.ts";
+import { awaitsAnswer, type Envelope, isExpected } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail, SentCopy } from "../mail/mailbox.ts";
 import type { Inbox } from "./inbox.ts";
 import { keyOf, type Ledger, type MailDetails, type mailType } from "./ledger.ts";
@@ -7,7 +8,7 @@ import { keyOf, type Ledger, type MailDetails, type mailType } from "./ledger.ts
 /** A mail as a message of the conversation. */
 export interface MailMessage {
 	customType: typeof mailType;
-	content: string;
+	content: string | ResultPart[];
 	display: true;
 	details: { mail: MailDetails };
 }
@@ -47,11 +48,11 @@ export interface Handover {
 	whenIdle(): boolean;
 	/** At the end of a turn that goes on: the mail to add to it, and whether one of it would start a run by itself. */
 	atTurnEnd(): { messages: MailMessage[]; wakes: boolean };
-	/** Busy: claims the replies that wait; true when there is more to look at. */
+	/** Busy: claims what the session waits for itself, and what interrupts it; true when there is more to look at. */
 	whenBusy(): boolean;
 	/**
-	 * Claims everything that waits, or the replies while the user wants no mail, and offers it to whoever takes mail over; the
-	 * rest stays ready. False when not all of it could be claimed, or while mail that was claimed before is still being offered.
+	 * Claims everything that waits, or what the session waits for itself while the user wants no mail, and offers it to
+	 * whoever takes mail over; the rest stays ready. False when not all of it could be claimed, or while mail that was claimed before is still being offered.
 	 */
 	claimAll(): boolean;
 	/** A run has started: mail that Pi was given to start it with counts from here on. */
@@ -105,6 +106,14 @@ export interface HandoverParts {
 	isOff: () => boolean;
 	/** Whether a mail that is no reply, or is the late answer to an ask, may start a run. */
 	mayWake: (envelope: Envelope) => boolean;
+	/** Whether the model has seen the result of this call before. */
+	hasSeenResult: (callId: string) => boolean;
+	/** Does what control mail says, and notes it: from then on it is done with. Throws when it cannot note it. */
+	control: (mail: OpenMail) => void;
+	/** Whether a mail may interrupt the session. */
+	mayInterrupt: (envelope: Envelope) => boolean;
+	/** Mail came that interrupts the session. */
+	onInterrupt: () => void;
 	/** Told of each waking mail that entered the conversation, with its hop count. */
 	onWake: (hops: number) => void;
 	/** Told of each other mail but replies that entered it: its hops count from the next run on, which reads it. */
@@ -112,6 +121,20 @@ export interface HandoverParts {
 	/** Milliseconds of a clock that nobody sets: pauses are measured by it. */
 	now: () => number;
 	warn: (text: string) => void;
+}
+
+/** What a mail adds to the count of hops: the run that reads the result of a call goes on where the one that made it was. */
+function hopsOf({ envelope: { kind, hops } }: Arrival): number {
+	return kind === "result" ? hops - 1 : hops;
+}
+
+/** Of an image it counts what the session file takes of it. */
+function bytesOf(content: MailMessage["content"]): number {
+	if (typeof content === "string") return Buffer.byteLength(content);
+	return content.reduce(
+		(sum, part) => sum + (part.type === "text" ? Buffer.byteLength(part.text) : part.data.length),
+		0,
+	);
 }
 
 export function createHandover(parts: HandoverParts): Handover {
@@ -148,7 +171,7 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	/** True when there is more than it looked at. */
 	function admitWaiting(): boolean {
-		const { mails, hasMore } = parts.isOff() ? inbox.claimReplies() : inbox.claim(maxMails - ready.size);
+		const { mails, hasMore } = parts.isOff() ? inbox.claimExpected(false) : inbox.claim(maxMails - ready.size);
 		admitAll(mails);
 		return hasMore;
 	}
@@ -198,33 +221,43 @@ export function createHandover(parts: HandoverParts): Handover {
 			unsaved.set(mail.name, mail);
 			return;
 		}
+		if (envelope.kind === "control") {
+			parts.control(mail);
+			unsaved.set(mail.name, mail);
+			return;
+		}
 		const isLate = envelope.kind === "reply" && requests.some((request) => request.envelope.kind === "ask");
-		// What is no answer wakes nobody any more (design D18).
-		const isAnswer = isLate && envelope.status === "done";
-		const wakes = (envelope.kind !== "reply" || isAnswer) && parts.mayWake(envelope);
-		const arrival = { ...mail, requests, isLate, wakes, wasLeftOpen };
+		const arrival = { ...mail, requests, isLate, wakes: mayStartRun(envelope, isLate), wasLeftOpen };
+		if (envelope.x?.priority === "interrupt" && parts.mayInterrupt(envelope)) parts.onInterrupt();
 		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
 		else if (!parts.isTakenOver(arrival)) ready.set(key, arrival);
 		else unsaved.set(mail.name, mail);
+	}
+
+	function mayStartRun(envelope: Envelope, isLate: boolean): boolean {
+		if (envelope.kind === "result") return !parts.hasSeenResult(envelope.x?.call?.id ?? "");
+		// What is no answer wakes nobody any more (design D18).
+		const isNoAnswer = envelope.kind === "reply" && !(isLate && envelope.status === "done");
+		return !isNoAnswer && parts.mayWake(envelope);
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
 		const isOff = parts.isOff();
 		const waiting = [...ready.values()]
-			.filter(({ envelope }) => !isOff || envelope.kind === "reply")
+			.filter(({ envelope }) => !isOff || isExpected(envelope))
 			.sort((a, b) => (a.name < b.name ? -1 : 1));
 		const taken: Arrival[] = [];
 		const messages: MailMessage[] = [];
 		let bytes = 0;
 		for (const arrival of waiting.slice(0, maxMails)) {
 			const message = parts.messageOf(arrival);
-			bytes += Buffer.byteLength(message.content);
+			bytes += bytesOf(message.content);
 			if (messages.length > 0 && bytes > maxTextBytes) break;
 			if (arrival.wasLeftOpen) mailbox.countTry(arrival);
 			arrival.wasLeftOpen = false;
-			// The late answer to an ask is as quiet as any other when the user wants no mail.
-			if (isOff) arrival.wakes = false;
+			// The late answer to an ask is as quiet as any other when the user wants no mail; so is what the model has seen since.
+			if (isOff || !mayStartRun(arrival.envelope, arrival.isLate)) arrival.wakes = false;
 			messages.push(message);
 			taken.push(arrival);
 		}
@@ -242,8 +275,8 @@ export function createHandover(parts: HandoverParts): Handover {
 			if (!ledger.has(arrival.envelope)) continue;
 			inFlight.delete(key);
 			unsaved.set(arrival.name, arrival);
-			if (arrival.wakes) parts.onWake(arrival.envelope.hops);
-			else if (arrival.envelope.kind !== "reply") parts.onQuiet(arrival.envelope.hops);
+			if (arrival.wakes) parts.onWake(hopsOf(arrival));
+			else if (arrival.envelope.kind !== "reply") parts.onQuiet(hopsOf(arrival));
 			failures = 0;
 			notBefore = 0;
 		}
@@ -258,7 +291,7 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	function whenBusy(): boolean {
 		if (isAdmitting) return false;
-		const { mails, hasMore } = inbox.claimReplies();
+		const { mails, hasMore } = inbox.claimExpected(!parts.isOff());
 		admitAll(mails);
 		return hasMore;
 	}
@@ -318,7 +351,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			return inbox.isReadable && inbox.waitingCount === 0;
 		},
 		runStarted() {
-			for (const { wakes, envelope } of inFlight.values()) if (wakes) parts.onWake(envelope.hops);
+			for (const arrival of inFlight.values()) if (arrival.wakes) parts.onWake(hopsOf(arrival));
 		},
 		conclude,
 		resume: (mail, isRestart) => admitAll([mail], isRestart),

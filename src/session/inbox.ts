@@ -1,6 +1,6 @@
 import { maxUnread } from "../mail/deliver.ts";
 import { errorMessage, errorReason } from "../mail/disk.ts";
-import type { Envelope } from "../mail/envelope.ts";
+import { type Envelope, isExpected } from "../mail/envelope.ts";
 import type { DeadMail, Mailbox, OpenMail } from "../mail/mailbox.ts";
 import type { ShellWait } from "../mail/running.ts";
 import { createWatch, type Watch } from "./watch.ts";
@@ -14,10 +14,10 @@ export interface Inbox {
 	/** Claims mail, oldest first, and sets aside what cannot be read: at most so many names of both. */
 	claim(atMost: number): Claimed;
 	/**
-	 * Claims only the replies among what waits, since others may depend on them; the rest stays in `new/`. Looks at a
-	 * bounded number of new files.
+	 * Claims only what the session waits for itself, since others may depend on it, and interrupts unless they are to wait; the
+	 * rest stays in `new/`. Looks at a bounded number of new files.
 	 */
-	claimReplies(): Claimed;
+	claimExpected(takesInterrupts: boolean): Claimed;
 	/** Looks at what waits, and claims nothing. */
 	look(): void;
 	/** Puts a waiting mail on hold: until `release` it is not claimed. False when it does not wait any more. Throws the disk's errors. */
@@ -41,6 +41,14 @@ export interface Claimed {
 	hasMore: boolean;
 }
 
+/** Why a mail is not left waiting while the session is busy. */
+type Urgency = "expected" | "interrupt" | "none";
+
+function urgencyOf(envelope: Envelope | undefined): Urgency {
+	if (envelope === undefined) return "none";
+	return isExpected(envelope) ? "expected" : (envelope.x?.priority ?? "none");
+}
+
 /** How long the names of a backlog are good for. */
 const scanMs = 1000;
 /** Files that one look at a busy session's inbox reads. */
@@ -53,8 +61,8 @@ export function createInbox(
 	warn: (text: string) => void,
 	shellWaits: () => readonly ShellWait[] = () => [],
 ): Inbox {
-	/** What was read of waiting mail; undefined for a file that is no mail. Holds waiting names only. */
-	let known = new Map<string, Envelope["kind"] | undefined>();
+	/** What was read of waiting mail. Holds waiting names only. */
+	let known = new Map<string, Urgency>();
 	/** Names that are no mail and stay in `new/`. */
 	let left = new Set<string>();
 	let waiting = new Set<string>();
@@ -131,9 +139,9 @@ export function createInbox(
 			}
 			return { mails, hasMore: isDone() };
 		},
-		claimReplies() {
+		claimExpected(takesInterrupts) {
 			const mails: OpenMail[] = [];
-			const seen = new Map<string, Envelope["kind"] | undefined>();
+			const seen = new Map<string, Urgency>();
 			let peeks = 0;
 			let hasLearned = false;
 			const names = look();
@@ -143,15 +151,16 @@ export function createInbox(
 					if (peeks === maxPeeks) continue;
 					peeks++;
 					try {
-						known.set(name, mailbox.peek(name)?.kind);
+						known.set(name, urgencyOf(mailbox.peek(name)));
 						hasLearned = true;
 					} catch {
 						// Tried again at the next look.
 						continue;
 					}
 				}
-				seen.set(name, known.get(name));
-				if (known.get(name) !== "reply") continue;
+				const urgency = known.get(name) ?? "none";
+				seen.set(name, urgency);
+				if (urgency !== "expected" && !(takesInterrupts && urgency === "interrupt")) continue;
 				const mail = claimOne(name, waits);
 				if (mail !== undefined) mails.push(mail);
 			}

@@ -1,8 +1,8 @@
 import { isPassingAddress } from "../mail/address.ts";
-import type { Envelope } from "../mail/envelope.ts";
+import type { CallOfResult, Envelope } from "../mail/envelope.ts";
 import type { SentCopy } from "../mail/mailbox.ts";
 import { displayName } from "../mail/resolve.ts";
-import { field, manyLines, pathField, seen, unseen } from "../mail/text.ts";
+import { field, manyLines, pathField, seen, start, unseen } from "../mail/text.ts";
 
 /** One mail and what this session knows around it. */
 export interface MailToShow {
@@ -17,6 +17,8 @@ export interface MailToShow {
 	late: boolean;
 	/** Its reader has runs, whose last message is an answer; default true. The model of an MCP client has none. */
 	hasRuns?: boolean;
+	/** For the result of a call: whether the model has seen it before. */
+	wasSeen?: boolean;
 }
 
 /**
@@ -26,6 +28,7 @@ export interface MailToShow {
  */
 export function labelled(mail: MailToShow): string {
 	const { envelope, sender } = mail;
+	if (envelope.kind === "result") return labelledResult(mail);
 	const name = senderName(envelope, sender?.name);
 	const cwd = seen(pathField(sender?.cwd ?? ""));
 	const place = cwd === undefined ? field(envelope.from) : `${field(envelope.from)}, working in ${cwd}`;
@@ -48,7 +51,7 @@ export function senderName({ from }: Envelope, name: string | undefined): string
 
 /** The lines of a body as the model sees them: none of them reads as one of ours, and after 32 KiB it is cut (PSM-051, design D8). */
 export function shownBody(body: string, path: string): string[] {
-	const shown = cut(body, maxShownBodyBytes);
+	const shown = start(body, maxShownBodyBytes);
 	const note = `The mail was cut here, after 32 KiB; all of it is in ${pathField(path)}`;
 	return [...shownLines(shown), ...cutNote(shown, body, note)];
 }
@@ -78,8 +81,32 @@ function purpose(mail: MailToShow): string {
 			return `It sent a message, which expects no answer. If one is wanted, send it with session_mail_send to ${field(envelope.from)}.`;
 		case "reply":
 			return replyPurpose(mail);
+		default:
+			return "";
 	}
 }
+
+/** The result of a call, as the model sees it; one that it has seen is only named. */
+function labelledResult({ envelope, path, wasSeen }: MailToShow): string {
+	const { id, tool, state } = envelope.x?.call ?? { id: "", tool: "", state: "completed" };
+	const call = `call ${field(id)} (${field(tool)})`;
+	if (wasSeen) return `[mailbox] Your ${call} ${endings[state]}. You have read its result already.`;
+	return [
+		`[mailbox] Your ${call} ${endings[state]}. This is its result.`,
+		"",
+		...shownBody(envelope.body, path),
+		"",
+		`[mailbox] End of the result of ${call}. Text after this line is not part of it.`,
+	].join("\n");
+}
+
+/** What is said of a call in each state that it can end in. */
+const endings: Record<CallOfResult["state"], string> = {
+	completed: "has completed",
+	failed: "has failed",
+	cancelled: "was cancelled",
+	orphaned: "ended without a result, because the process that ran it has ended",
+};
 
 function replyPurpose({ envelope, requests, late, hasRuns = true }: MailToShow): string {
 	const ids = answeredIds(envelope);
@@ -112,7 +139,7 @@ function quotedRequests({ envelope, requests, late }: MailToShow): string[] {
 		const copy = requests.find((request) => request.envelope.id === id);
 		const title = `The ${copy?.envelope.kind ?? (late ? "ask" : "request")} ${field(id)}`;
 		if (copy === undefined) return [`${title} has no copy in sent/.`, ""];
-		const body = cut(copy.envelope.body, maxQuoteBytes);
+		const body = start(copy.envelope.body, maxQuoteBytes);
 		const note = `It was cut here, after 2 KiB; all of it is in ${pathField(copy.path)}`;
 		return [
 			`${title}:`,
@@ -137,13 +164,6 @@ function shownLines(text: string): string[] {
 	return manyLines(text)
 		.split("\n")
 		.map((line) => (labelLike.test(line.normalize("NFKD").replace(unseen, "")) ? `\\${line}` : line));
-}
-
-/** The longest start of a text that has at most `maxBytes` in UTF-8; it ends between two code points. */
-function cut(text: string, maxBytes: number): string {
-	// The encoder takes memory for all that it is given.
-	const start = text.slice(0, maxBytes);
-	return start.slice(0, new TextEncoder().encodeInto(start, new Uint8Array(maxBytes)).read);
 }
 
 function cutNote(shown: string, whole: string, note: string): string[] {

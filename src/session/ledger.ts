@@ -63,6 +63,8 @@ export type Note =
 	| { address: string; type: "settled"; replies: string[] }
 	/** The user wants no mail, or wants it again. */
 	| { address: string; type: "receiving"; isOn: boolean }
+	/** The user has paused the session, or lets it go on. */
+	| { address: string; type: "paused"; isOn: boolean }
 	/** A mail that another extension, or a call inside another tool's call, took over. */
 	| { address: string; type: "taken"; mail: TakenMail };
 
@@ -97,6 +99,10 @@ export interface Ledger {
 	openReplies(): PlannedReply[];
 	/** Whether the user wants mail; true until the user says otherwise. */
 	readonly isReceiving: boolean;
+	/** Whether the user has paused the session. */
+	readonly isPaused: boolean;
+	/** Whether the model was given the result of this call by a tool. */
+	hasSeenResult(callId: string): boolean;
 	/** How many mails were read or taken over. */
 	readonly readCount: number;
 }
@@ -115,6 +121,8 @@ export function createLedger(address: string): Ledger {
 	let readCount = 0;
 	const open = new Map<string, PlannedReply>();
 	let isReceiving = true;
+	let isPaused = false;
+	const seenResults = new Set<string>();
 	let seen = 0;
 
 	function readEntry(entry: unknown): void {
@@ -127,7 +135,13 @@ export function createLedger(address: string): Ledger {
 			if (data.data.address === address) readNote(data.id, data.data);
 			return;
 		}
-		const { mail } = data.type === "message" ? data.message.details : data.details;
+		const details = data.type === "message" ? data.message.details : data.details;
+		if ("seenResults" in details) {
+			const { seenResults: found } = details;
+			if (found.address === address) for (const id of found.calls) seenResults.add(id);
+			return;
+		}
+		const { mail } = details;
 		if (mail.address !== address) return;
 		add(mail, data.id);
 		// Who has no name is called by the start of its id.
@@ -148,7 +162,7 @@ export function createLedger(address: string): Ledger {
 			file,
 		};
 		mails.set(key, mail);
-		if (entryId !== "") readCount++;
+		if (entryId !== "" && kind !== "control") readCount++;
 		if (awaitsAnswer(mail)) unanswered.set(key, mail);
 	}
 
@@ -156,6 +170,9 @@ export function createLedger(address: string): Ledger {
 		switch (note.type) {
 			case "receiving":
 				isReceiving = note.isOn;
+				return;
+			case "paused":
+				isPaused = note.isOn;
 				return;
 			case "taken":
 				add(note.mail, entryId);
@@ -203,6 +220,10 @@ export function createLedger(address: string): Ledger {
 		get isReceiving() {
 			return isReceiving;
 		},
+		get isPaused() {
+			return isPaused;
+		},
+		hasSeenResult: (callId) => seenResults.has(callId),
 		get readCount() {
 			return readCount;
 		},
@@ -251,12 +272,20 @@ const note = z.discriminatedUnion("type", [
 	}),
 	z.object({ address: z.string(), type: z.literal("settled"), replies: z.array(z.string()) }),
 	z.object({ address: z.string(), type: z.literal("receiving"), isOn: z.boolean() }),
+	z.object({ address: z.string(), type: z.literal("paused"), isOn: z.boolean() }),
 	z.object({
 		address: z.string(),
 		type: z.literal("taken"),
 		mail: z.object({ id: z.string(), from: z.string(), kind, file: z.optional(z.string()) }),
 	}),
 ]);
+
+/** What a tool's result keeps beside the results of calls that it has shown the model. */
+export interface SeenResults {
+	seenResults: { address: string; calls: string[] };
+}
+
+const withSeenResults = z.object({ seenResults: z.object({ address: z.string(), calls: z.array(z.string()) }) });
 
 function mayBeOurs(entry: unknown): boolean {
 	if (typeof entry !== "object" || entry === null) return false;
@@ -268,10 +297,10 @@ function mayBeOurs(entry: unknown): boolean {
 const ourEntry = z.discriminatedUnion("type", [
 	z.object({ type: z.literal("custom_message"), customType: z.literal(mailType), id: z.string(), details: withMail }),
 	z.object({ type: z.literal("custom"), customType: z.literal(noteType), id: z.string(), data: note }),
-	// The answer to an ask is the result of the call that asked.
+	// The answer to an ask is the result of the call that asked; so may the results of calls be that were asked for.
 	z.object({
 		type: z.literal("message"),
 		id: z.string(),
-		message: z.object({ role: z.literal("toolResult"), details: withMail }),
+		message: z.object({ role: z.literal("toolResult"), details: z.union([withMail, withSeenResults]) }),
 	}),
 ]);

@@ -1,7 +1,7 @@
 import { isUuid } from "../mail/address.ts";
 import type { Delivered, Draft, Refusal } from "../mail/deliver.ts";
 import { errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type MailKind } from "../mail/envelope.ts";
+import { awaitsAnswer, type Control, type MailKind } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { displayName, type ResolveCode, resolve } from "../mail/resolve.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
@@ -18,12 +18,12 @@ export interface Sent extends Delivered {
 }
 
 /** What is sent; see `Draft`. */
-export type OutgoingMail = Pick<Draft, "to" | "kind" | "body" | "hops" | "id" | "quiet" | "program">;
+export type OutgoingMail = Pick<Draft, "to" | "kind" | "body" | "hops" | "id" | "quiet" | "program" | "priority">;
 
 /** Why nothing was sent: the code for programs, one sentence for people. */
 export interface SendRefusal {
 	ok: false;
-	code: Refusal["code"] | ResolveCode | "hop_limit" | "not_accepted";
+	code: Refusal["code"] | ResolveCode | "hop_limit" | "not_accepted" | "not_running";
 	message: string;
 }
 
@@ -33,6 +33,8 @@ export interface Outbox {
 	resolve(to: string): { ok: true; address: string } | SendRefusal;
 	/** Sends to whom `to` resolves. `hops` is the count of the run that sends, or 0 for a person; the rest as in `Draft`. */
 	send(mail: OutgoingMail): Sent | SendRefusal;
+	/** Sends what a person wants done with another session; refused when that one does not run, or is too old for it. */
+	control(to: string, control: Control, program?: boolean): Sent | SendRefusal;
 	/** Why a request or ask may not be sent to an address: its session's settings let none of this session start a run. */
 	notAccepted(address: string, kind: MailKind, id: string | undefined): SendRefusal | undefined;
 	/** Why a model may not send any more, when the chain of mail has reached the limit (PSM-086). */
@@ -110,6 +112,8 @@ export function createOutbox({
 					? "That session is not running; the mail waits until it starts."
 					: "No session with this id has been seen on this machine; the mail waits for one.",
 			);
+		} else if (recipient.x.paused === true) {
+			notes.push("That session is paused; the mail waits until its user lets it go on.");
 		} else if (recipient.x.receiving === false) {
 			notes.push("That session takes no mail now; the mail waits until its user types /mailbox on.");
 		} else if (recipient.state === "busy") notes.push("That session is busy.");
@@ -121,9 +125,18 @@ export function createOutbox({
 		return notes;
 	}
 
+	/** A person may interrupt whom it likes, and a model whose user lets it. */
+	function mayInterrupt(address: string, { kind, program }: OutgoingMail): boolean {
+		if (kind === "request" || program === true) return true;
+		const name = running.find(mailbox.address)?.name;
+		const those = running.find(address)?.x.interruptFrom ?? [];
+		return those.some((who) => who === "*" || who === mailbox.address || who === name);
+	}
+
 	return {
 		resolve: resolved,
-		send({ to, kind, body, hops, id, quiet, program }) {
+		send(mail) {
+			const { to, kind, body, hops, id, quiet, program } = mail;
 			let wasKnown: boolean;
 			let address: string;
 			try {
@@ -138,12 +151,31 @@ export function createOutbox({
 			}
 			const refused = notAccepted(address, kind, id);
 			if (refused !== undefined) return refused;
-			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet, program });
+			const interrupts = mail.priority === "interrupt" && mayInterrupt(address, mail);
+			const priority = interrupts ? mail.priority : undefined;
+			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet, program, priority });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
 			// Of what was sent before it is not known whether it still waits.
 			if (outcome.duplicate) return { ...outcome, recipient, notes: [] };
-			return { ...outcome, recipient, notes: notesOf(recipient, wasKnown, outcome) };
+			const refusedPriority = mail.priority !== undefined && !interrupts ? [notInterrupted] : [];
+			return { ...outcome, recipient, notes: [...refusedPriority, ...notesOf(recipient, wasKnown, outcome)] };
+		},
+		control(to, control, program) {
+			const found = resolved(to);
+			if (!found.ok) return found;
+			const recipient = running.find(found.address);
+			const whose = recipient === undefined ? found.address : displayName(recipient, []);
+			if (recipient === undefined) {
+				return { ok: false, code: "not_running", message: `Nothing was done: ${whose} is not running.` };
+			}
+			if (recipient.x.accepts?.includes("control") !== true) {
+				const why = recipient.x.program ? "is a program" : "runs an older version of pi-session-mail; restart Pi there";
+				return { ok: false, code: "not_accepted", message: `Nothing was done: ${whose} ${why}.` };
+			}
+			const mail = { to: found.address, kind: "control", body: control.op, hops: 0, control, program } as const;
+			const outcome = mailbox.deliver(mail);
+			return outcome.ok ? { ...outcome, recipient, notes: [] } : outcome;
 		},
 		notAccepted,
 		hopRefusal(hops) {
@@ -159,6 +191,7 @@ export function createOutbox({
 }
 
 const aPerson = "A person who types in either session starts the count again.";
+const notInterrupted = "Its user has not let this session interrupt it: it was sent as mail that does not.";
 
 /** How long ago, in the largest unit that fits. A time to come, by another clock, is now. */
 function ago(ms: number): string {

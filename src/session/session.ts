@@ -11,8 +11,10 @@ import type {
 } from "@earendil-works/pi-coding-agent";
 import { canonicalAddress, isAddress, isPassingAddress } from "../mail/address.ts";
 import { boxesOf, makeBoxes } from "../mail/boxes.ts";
+import { type OpenCall, openCallStore } from "../mail/call-store.ts";
 import type { Delivered } from "../mail/deliver.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
+import type { Control, Envelope } from "../mail/envelope.ts";
 import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
@@ -25,6 +27,7 @@ import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
 import { type ByHand, createByHand } from "./by-hand.ts";
+import type { Calls, CallsParts } from "./calls.ts";
 import { endLastLine, isBehindFile, openConversation, savedEntries } from "./conversation.ts";
 import { createFooter, footerText } from "./footer.ts";
 import { createGate } from "./gate.ts";
@@ -39,6 +42,7 @@ import { createPresence } from "./presence.ts";
 import { pruneInSlices, type WhileAlone } from "./pruning.ts";
 import { takeInLeftOvers } from "./recovery.ts";
 import { createRest } from "./rest.ts";
+import { createResults } from "./results.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 import { createUpkeep } from "./upkeep.ts";
 import { createWarnings, isStale, tell } from "./warnings.ts";
@@ -70,12 +74,16 @@ export interface MailSession {
 	readonly sessions: Sessions;
 	/** What a person does with its mail. */
 	readonly byHand: ByHand;
+	/** The calls of its model; undefined where the settings name none that may be suspended. */
+	readonly calls: Calls | undefined;
 	/** The hop count of the current turn. */
 	readonly hops: number;
 	/** Whether this process receives the session's mail, and not another one that has it open. */
 	readonly isOwner: boolean;
 	/** False while mail is switched off. */
 	readonly isReceiving: boolean;
+	/** Whether its user keeps it from running. */
+	readonly isPaused: boolean;
 	/** Why new mail is looked for instead of watched for; undefined while it is watched for, and in print mode. */
 	readonly unwatchedBecause: string | undefined;
 	/** A request of another extension, to an address, or with `quiet` a message; `id` is its choice (see `Draft`). */
@@ -93,6 +101,8 @@ export interface MailSession {
 	noteTaken(mail: OpenMail): void;
 	/** Switches mail off, or on again. */
 	receive(isOn: boolean): void;
+	/** Does what a person wants of it. */
+	control(control: Control): void;
 	/** Removes the folders of closed sessions whatever their age; `done` hears how many. */
 	prune(done: (count: number) => void): void;
 	/** Shows in the footer what changed. */
@@ -103,6 +113,8 @@ export interface MailSession {
 	agentStarted(): void;
 	/** Before each request to the model. */
 	context(): void;
+	/** The model has written, and a tool begins. */
+	toolStarted(): void;
 	turnEnded(event: TurnEndEvent): TurnEndEventResult | undefined;
 	settled(event: AgentSettledEvent): void;
 	renamed(name: string | undefined): void;
@@ -122,6 +134,7 @@ export function openSession(
 	start: SessionStartEvent,
 	announce: Announce,
 	machine: Machine,
+	openCalls?: (parts: CallsParts) => Calls,
 ): MailSession {
 	const { disk, now } = machine;
 	const id = ctx.sessionManager.getSessionId();
@@ -169,13 +182,21 @@ export function openSession(
 	/** By a clock that nobody sets, as all pauses. */
 	let repliesNotBefore = 0;
 	/** Which mail may start a run, and when the file that says so was changed. */
-	let { wakeOn } = settings.read();
+	let { wakeOn, interruptFrom } = settings.read();
 	let settingsChanged: number | undefined;
 	/** The asks that programs in this session's shell wait for, at the last look. */
 	let shellWaits: readonly ShellWait[] = [];
 	/** What the record says of this session's shell. */
 	let shownHops = 0;
 	let shownWait = "";
+	/** Whether the model is asked and no tool runs. */
+	let isWriting = false;
+	/** Why this process itself ends the run: what is owed stays so, and is answered by the run that goes on with it. */
+	let cut: "pause" | "interrupt" | undefined;
+	/** A pause has ended a run, which goes on at its end. */
+	let isCutShort = false;
+	/** Nobody will ever resume the session. */
+	let isOver = false;
 
 	const conversation = openConversation(pi, ctx);
 	const ledger = createLedger(address);
@@ -187,7 +208,10 @@ export function openSession(
 	const presence = createPresence(
 		running,
 		address,
-		{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle", waitingOn: "", wakeOn, hops: 0, ...receiving() },
+		{
+			...{ name: pi.getSessionName(), cwd: ctx.cwd, state: "idle" as const, waitingOn: "", hops: 0 },
+			...{ wakeOn, interruptFrom, accepts: ["control"], ...receiving() },
+		},
 		warn,
 	);
 	const asks = createAsks({ mailbox, running, outbox, presence, scan: guarded(pump), isUsable: upkeep.isUsable, now });
@@ -197,7 +221,15 @@ export function openSession(
 		...[recordPath(root, address), machine.settingsFile()],
 	];
 	const rest = createRest(disk, looked, now);
-	const messages = createMessages(mailbox, running, warn);
+	const store = openCallStore(disk, mailbox.folder);
+	const results = createResults({ mailbox, store, now, warn });
+	const messages = createMessages({
+		mailbox,
+		running,
+		hasSeenResult: ledger.hasSeenResult,
+		endedCall: store.ended,
+		warn,
+	});
 	const handover = createHandover({
 		mailbox,
 		inbox,
@@ -207,7 +239,11 @@ export function openSession(
 		messageOf: messages.messageOf,
 		answersAsk: asks.take,
 		isTakenOver,
-		isOff: () => !ledger.isReceiving,
+		isOff,
+		hasSeenResult: ledger.hasSeenResult,
+		control: controlledBy,
+		mayInterrupt,
+		onInterrupt: interrupt,
 		mayWake: (mail) => mayWake(wakeOn, mail, () => running.find(mail.from)?.name),
 		onWake: hops.arrived,
 		onQuiet: (count) => (runStart === undefined ? hops.shown(count) : hops.arrived(count)),
@@ -223,6 +259,28 @@ export function openSession(
 		say,
 	});
 
+	const calls = openCalls?.({
+		address,
+		now,
+		hops: () => hops.count,
+		maxCalls: () => settings.read().toolPolicy?.maxCalls ?? 1,
+		mayDetach: () => isOwner && isReady && canWake,
+		hasMail() {
+			if (!isOwner || !isReady) return false;
+			inbox.look();
+			return handover.claimedCount > 0 || (!isOff() && inbox.waitingCount > 0);
+		},
+		open: noteOpenCall,
+		end(call) {
+			const isDone = isOver || results.end(call);
+			if (isOver) store.close(call.id);
+			guarded(pump)();
+			return isDone;
+		},
+		ended: store.ended,
+		pathOf: store.pathOf,
+		changed: guarded(refresh),
+	});
 	const overview = createOverview({ disk, root, mailbox, running, ledger });
 	const sessions = createSessions({ disk, root, mailbox, ledger, overview });
 	const byHand = createByHand({
@@ -261,6 +319,7 @@ export function openSession(
 	/** Mail that arrives, a gate that opens, a run that settled, an ask that waits: all of it ends here. */
 	function pump(): void {
 		if (upkeep.isUsable()) lookForMail();
+		calls?.mailCame();
 		saveState();
 		refresh();
 	}
@@ -290,9 +349,87 @@ export function openSession(
 		const isSettled = changed === undefined || Math.abs(now() - changed) > settlingMs;
 		if (changed === settingsChanged && isSettled) return;
 		settingsChanged = changed;
-		const before = JSON.stringify(wakeOn);
-		wakeOn = settings.read().wakeOn;
-		if (JSON.stringify(wakeOn) !== before) presence.update({ wakeOn });
+		const before = JSON.stringify([wakeOn, interruptFrom]);
+		({ wakeOn, interruptFrom } = settings.read());
+		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, interruptFrom });
+	}
+
+	/** A person may always: no model sends requests, and none is behind a program. */
+	function mayInterrupt({ kind, from, x }: Envelope): boolean {
+		if (kind === "request" || x?.program === true) return true;
+		const name = running.find(from)?.name;
+		return interruptFrom?.some((who) => who === "*" || canonicalAddress(who) === from || who === name) === true;
+	}
+
+	/** The model gets its turn back: whatever it waits for ends. */
+	function interrupt(): void {
+		calls?.interrupt();
+		asks.interrupt();
+		if (!isWriting || ctx.isIdle() || !settings.read().interruptCompletions) return;
+		cut = "interrupt";
+		ctx.abort();
+	}
+
+	function isOff(): boolean {
+		return !ledger.isReceiving || ledger.isPaused;
+	}
+
+	/** Control mail: what has to last is noted before the mail is done with, and what ends with the process after. */
+	function controlledBy({ name, envelope }: OpenMail): void {
+		const wanted = envelope.x?.control;
+		const lasts = wanted?.op === "pause" || wanted?.op === "resume";
+		if (wanted !== undefined && lasts) control(wanted);
+		noteTaken({ name, envelope });
+		if (wanted !== undefined && !lasts) control(wanted);
+	}
+
+	function control({ op, calls: ids }: Control): void {
+		switch (op) {
+			case "pause":
+			case "resume":
+				setPaused(op === "pause");
+				return;
+			case "cancel":
+				calls?.cancel(ids);
+				return;
+			case "stop":
+				if (!ctx.isIdle()) ctx.abort();
+		}
+	}
+
+	function setPaused(isOn: boolean): void {
+		if (isOn === ledger.isPaused) return;
+		note({ address, type: "paused", isOn });
+		presence.update(receiving());
+		if (isOn) {
+			if (runStart === undefined) return;
+			cut = "pause";
+			calls?.interrupt();
+			asks.interrupt();
+		} else {
+			if (cut === "pause") cut = undefined;
+			if (isCutShort && ctx.isIdle()) goOn();
+			isCutShort = false;
+		}
+		setImmediate(guarded(pump));
+	}
+
+	/** Starts the run again that a pause has ended. */
+	function goOn(): void {
+		const content = "[mailbox] The user paused this session, and lets it go on now.";
+		pi.sendMessage({ customType: noteType, content, display: true }, { triggerTurn: true });
+	}
+
+	function noteOpenCall(call: OpenCall): boolean {
+		try {
+			store.open(call);
+			return true;
+		} catch (error) {
+			warn(
+				`the call of ${call.tool} is waited for, since the disk did not take that it goes on: ${errorMessage(error)}`,
+			);
+			return false;
+		}
 	}
 
 	function lookForMail(): void {
@@ -368,6 +505,7 @@ export function openSession(
 	function recover(isRestart: boolean): void {
 		// First, and at once: a run that settles before must not answer what was answered already.
 		if (isRestart) guarded(answers.settleRestart)();
+		guarded(() => results.endLeft((id) => calls?.views().some((call) => call.id === id) === true))();
 		const done = (hasFailed: boolean) => {
 			isReady = true;
 			guarded(pump)();
@@ -409,8 +547,8 @@ export function openSession(
 		ledger.read(conversation.entries());
 	}
 
-	function receiving(): { receiving: false | undefined } {
-		return { receiving: ledger.isReceiving ? undefined : false };
+	function receiving(): { receiving: false | undefined; paused: true | undefined } {
+		return { receiving: ledger.isReceiving ? undefined : false, paused: ledger.isPaused || undefined };
 	}
 
 	function refresh(): void {
@@ -418,8 +556,9 @@ export function openSession(
 			pending: isOwner ? inbox.waitingCount + inbox.onHoldCount + handover.claimedCount : 0,
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
+			calls: calls?.views().filter(({ isDetached }) => isDetached).length ?? 0,
 		};
-		footer.show(footerText(counts, ledger.isReceiving));
+		footer.show(footerText(counts, { isReceiving: ledger.isReceiving, isPaused: ledger.isPaused }));
 	}
 
 	function saveState(save = mailbox.saveState): void {
@@ -448,6 +587,7 @@ export function openSession(
 	function end(keepRecord: boolean): void {
 		isClosed = true;
 		for (const cancel of cancels) cancel();
+		calls?.close();
 		asks.close();
 		inbox.close();
 		gate.close();
@@ -462,6 +602,7 @@ export function openSession(
 		overview,
 		sessions,
 		byHand,
+		calls,
 		get hops() {
 			return hops.count;
 		},
@@ -470,6 +611,9 @@ export function openSession(
 		},
 		get isReceiving() {
 			return ledger.isReceiving;
+		},
+		get isPaused() {
+			return ledger.isPaused;
 		},
 		get unwatchedBecause() {
 			return inbox.unwatchedBecause;
@@ -496,6 +640,7 @@ export function openSession(
 			presence.update(receiving());
 			pump();
 		},
+		control,
 		// Also while another process prunes: a person wants to hear what became of it.
 		prune: (done) => startPruning(undefined, done, (_root, work) => work(() => {})),
 		refresh,
@@ -515,11 +660,20 @@ export function openSession(
 			presence.update({ state: "busy", hops: shownHops });
 		},
 		context() {
+			isWriting = true;
 			guarded(handover.conclude)();
 			guarded(showHops)();
 			guarded(refresh)();
 		},
+		toolStarted() {
+			isWriting = false;
+		},
 		turnEnded({ outcome, toolResults, entries }) {
+			isWriting = false;
+			if (cut === "pause") {
+				ctx.abort();
+				return undefined;
+			}
 			if (!isOwner || !isReady || outcome !== "completed" || toolResults.length === 0) return undefined;
 			// A turn whose tool the user stopped counts as completed for Pi.
 			if (ctx.signal?.aborted === true || !upkeep.isUsable()) return undefined;
@@ -531,8 +685,12 @@ export function openSession(
 		},
 		settled({ aborted }) {
 			guarded(handover.conclude)();
+			isWriting = false;
+			const isCut = cut !== undefined && aborted;
+			if (isCut && cut === "pause") isCutShort = true;
+			cut = undefined;
 			guarded(() => {
-				if (!isOwner) return;
+				if (!isOwner || isCut) return;
 				const takeUnread = () => (isReady && upkeep.isUsable() ? handover.afterStop() : []);
 				const run = { runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread };
 				const held = answers.settleRun(run);
@@ -548,7 +706,8 @@ export function openSession(
 		renamed: (name) => presence.update({ name }),
 		shutDown({ reason }) {
 			// Nobody will ever resume a session without a file.
-			const isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
+			isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
+			guarded(() => calls?.close())();
 			if (isOver) guarded(answers.settleEnd)();
 			if (isOwner && reason !== "reload") guarded(handover.end)();
 			guarded(() => saveState(mailbox.closeState))();

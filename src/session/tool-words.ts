@@ -34,6 +34,7 @@ export function describeSessions(sessions: readonly RunningSession[], self: stri
 					];
 		const marks = [
 			...(session.x.receiving === false ? ["takes no mail now"] : []),
+			...(session.x.paused === true ? ["paused by its user"] : []),
 			...(session.x.wakeOn === undefined ? [] : wakers(session.x.wakeOn)),
 			...(session.judgement === "unknown" ? ["cannot be looked into from here"] : []),
 			...(session.address === self ? ["this session"] : []),

@@ -59,6 +59,8 @@ const ends: Record<Exclude<AskOutcome["outcome"], "answered">, string> = {
 	withdrawn:
 		"The other session began to wait for this one at the same moment, so neither could have answered: this session stopped waiting. Its answer comes as mail.",
 	"taken-back": "The user took the ask back before the other session had read it: nobody will answer it.",
+	interrupted:
+		"Mail that interrupts has come, and ended the wait. The ask stays with the other session; its answer comes as mail.",
 	"stopped-by-user": "The user stopped the wait. The ask stays with the other session; a later answer comes as mail.",
 };
 

@@ -14,18 +14,19 @@ export function mailTools(current: CurrentSession): Tool[] {
 }
 
 /** Registers the model's tools. One that the user had switched off in this session stays off (design D25). */
-export function registerTools(pi: ExtensionAPI, ctx: ExtensionContext, current: CurrentSession): void {
+export function registerTools(pi: ExtensionAPI, ctx: ExtensionContext, tools: readonly Tool[]): void {
 	const off = offAtReload.get(ctx.sessionManager) ?? switchedOff(ctx.sessionManager.getBranch());
 	offAtReload.delete(ctx.sessionManager);
-	for (const tool of mailTools(current)) {
+	for (const tool of tools) {
 		pi.registerTool(off.has(tool.name) ? { ...tool, defaultActive: false } : tool);
 	}
 }
 
 /** Remembers before a `/reload` which tools are off: the transcript says so only with the next request. */
-export function rememberTools(pi: ExtensionAPI, ctx: ExtensionContext): void {
+export function rememberTools(pi: ExtensionAPI, ctx: ExtensionContext, tools: readonly Tool[]): void {
 	const active = pi.getActiveTools();
-	offAtReload.set(ctx.sessionManager, new Set(toolNames.filter((name) => !active.includes(name))));
+	const off = tools.map(({ name }) => name).filter((name) => !active.includes(name));
+	offAtReload.set(ctx.sessionManager, new Set(off));
 }
 
 /** By session manager, which a `/reload` keeps; so does this module, where it was loaded as a bundle. */

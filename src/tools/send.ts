@@ -19,7 +19,10 @@ export function sendTool(current: CurrentSession): Tool {
 		label: "Mail: send",
 		description: toolWords.send,
 		promptSnippet: "Send a message to another Pi session without waiting for an answer",
-		parameters: textParameters({ to: toolWords.to, message: toolWords.text }, ownId, { quiet: toolWords.quiet }),
+		parameters: textParameters({ to: toolWords.to, message: toolWords.text }, ownId, {
+			quiet: toolWords.quiet,
+			interrupt: "End what the session waits for, if its user lets this one",
+		}),
 		renderCall: renderCallLine("mail", "to", "message"),
 		async execute(_id, params) {
 			const session = current();
@@ -36,6 +39,7 @@ export function sendTool(current: CurrentSession): Tool {
 				hops,
 				id: chosen,
 				quiet: isSet(params, "quiet"),
+				priority: isSet(params, "interrupt") ? "interrupt" : undefined,
 			});
 			session.refresh();
 			if (!sent.ok) return refusal(sent.code, sent.message);

@@ -9,10 +9,12 @@ import { drawLines } from "./lines.ts";
  */
 export const renderMail: MessageRenderer = (message, { expanded, outputPad, keyHint }, theme) => {
 	const mail = mailDetails(message.details);
-	if (mail === undefined || typeof message.content !== "string") return undefined;
+	if (mail === undefined) return undefined;
 	const title = `${theme.fg("customMessageLabel", theme.bold(`✉ ${titleOf(mail)}`))}`;
 	if (expanded) {
-		const lines = message.content.split("\n").map((line) => theme.fg("customMessageText", line));
+		const lines = textOf(message.content)
+			.split("\n")
+			.map((line) => theme.fg("customMessageText", line));
 		return drawLines([title, ...lines], { indent: outputPad });
 	}
 	const hint = theme.fg("dim", `(${keyHint("app.tools.expand", "to expand")})`);
@@ -25,7 +27,14 @@ const titles: Record<MailDetails["kind"], string> = {
 	ask: "Ask from",
 	message: "Message from",
 	reply: "Reply from",
+	result: "Result of",
+	control: "Control from",
 };
+
+/** Images are left to Pi's own view of the session. */
+function textOf(content: string | readonly { type: string; text?: string }[]): string {
+	return typeof content === "string" ? content : content.map(({ text = "(image)" }) => text).join("\n");
+}
 
 function titleOf({ kind, sender, status }: MailDetails): string {
 	const outcome = kind === "reply" && status !== "done" ? ` (${field(status, 40)})` : "";

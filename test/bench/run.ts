@@ -7,6 +7,7 @@ import { parseArgs } from "node:util";
 import { cleanUp } from "../support/pi.ts";
 import { age } from "./age.ts";
 import { backlog } from "./backlog.ts";
+import { calls } from "./calls.ts";
 import { crowd } from "./crowd.ts";
 import { idle } from "./idle.ts";
 import { type Machine, machineWith, makeFolder } from "./machine.ts";
@@ -32,6 +33,7 @@ const questions: ReadonlyMap<string, Question> = new Map(
 		backlog,
 		"old-start": oldStart,
 		screen,
+		calls,
 		memory,
 		idle,
 	}),

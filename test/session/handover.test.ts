@@ -575,7 +575,9 @@ describe("a fault on the way", () => {
 			now: Date.now,
 			warn: fail,
 		});
-		const messages = createMessages(mailbox, running, () => {});
+		const messages = createMessages({
+			...{ mailbox, running, hasSeenResult: ledger.hasSeenResult, endedCall: () => undefined, warn: () => {} },
+		});
 		const made = createHandover({
 			mailbox,
 			inbox,
@@ -590,6 +592,10 @@ describe("a fault on the way", () => {
 			},
 			isOff: () => false,
 			mayWake: () => true,
+			hasSeenResult: ledger.hasSeenResult,
+			control: () => {},
+			mayInterrupt: () => false,
+			onInterrupt: () => {},
 			onWake: () => {},
 			onQuiet: () => {},
 			now: Date.now,

@@ -131,7 +131,7 @@ describe("mail on hold", () => {
 		inbox.hold(name);
 		inbox.close();
 		open();
-		expect([inbox.claim(20), inbox.claimReplies()]).toEqual([
+		expect([inbox.claim(20), inbox.claimExpected(false)]).toEqual([
 			{ mails: [], hasMore: false },
 			{ mails: [], hasMore: false },
 		]);
@@ -176,7 +176,7 @@ describe("mail on hold", () => {
 		const [name = ""] = names();
 		inbox.hold(name);
 		rmSync(join(root.boxes(bob).new, name));
-		inbox.claimReplies();
+		inbox.claimExpected(false);
 		expect([root.names(bob, "new"), inbox.onHoldCount, warnings]).toEqual([[], 0, []]);
 	});
 
@@ -206,12 +206,12 @@ describe("mail on hold", () => {
 describe("while the session is busy, design 4.2", () => {
 	test("only replies are claimed; the rest waits, unclaimed, and can be taken back", () => {
 		const [request, reply, message] = [send(), send("reply"), send("message")];
-		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
+		expect(ids(inbox.claimExpected(false).mails)).toEqual([reply]);
 		expect(inbox.waitingCount).toBe(2);
 		expect(root.names(bob, "new")).toEqual([expect.stringContaining(request), expect.stringContaining(message)]);
 		expect(root.names(bob, "cur")).toHaveLength(2);
 		for (const name of root.names(bob, "new")) rmSync(join(root.boxes(bob).new, name));
-		expect(inbox.claimReplies()).toEqual({ mails: [], hasMore: false });
+		expect(inbox.claimExpected(false)).toEqual({ mails: [], hasMore: false });
 		expect(inbox.waitingCount).toBe(0);
 	});
 
@@ -220,12 +220,12 @@ describe("while the session is busy, design 4.2", () => {
 		const reply = send("reply");
 		let reads = 0;
 		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes("/new/") && reads++));
-		expect(inbox.claimReplies()).toEqual({ mails: [], hasMore: true });
+		expect(inbox.claimExpected(false)).toEqual({ mails: [], hasMore: true });
 		expect(reads).toBe(100);
-		const second = inbox.claimReplies();
+		const second = inbox.claimExpected(false);
 		expect([ids(second.mails), second.hasMore]).toEqual([[reply], false]);
 		reads = 0;
-		inbox.claimReplies();
+		inbox.claimExpected(false);
 		expect(reads).toBe(0);
 	});
 
@@ -234,32 +234,32 @@ describe("while the session is busy, design 4.2", () => {
 		for (let n = 100; n < 400; n++) root.lay(bob, "new", `${n}.json`, envelopeText({ kind: "message" }));
 		let lists = 0;
 		open(watchedDisk(({ name, paths }) => name === "list" && paths[0]?.endsWith("/new") && lists++));
-		while (inbox.claimReplies().hasMore);
+		while (inbox.claimExpected(false).hasMore);
 		expect(lists).toBe(1);
 		const reply = send("reply");
 		vi.advanceTimersByTime(1000);
-		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
+		expect(ids(inbox.claimExpected(false).mails)).toEqual([reply]);
 	});
 
 	test("what was read of a file that is gone does not count for the next of its name", () => {
 		const file = root.lay(bob, "new", "000000000000001-x.json", envelopeText({ kind: "message" }));
-		expect(inbox.claimReplies().mails).toEqual([]);
+		expect(inbox.claimExpected(false).mails).toEqual([]);
 		rmSync(file);
-		inbox.claimReplies();
+		inbox.claimExpected(false);
 		root.lay(bob, "new", "000000000000001-x.json", envelopeText({ kind: "reply" }));
-		expect(inbox.claimReplies().mails).toHaveLength(1);
+		expect(inbox.claimExpected(false).mails).toHaveLength(1);
 	});
 
 	test("L10 a disk that reads nothing for the moment is not asked again at once", () => {
 		for (let n = 0; n < 150; n++) send("reply");
 		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes("/new/") && fail("EMFILE")));
-		expect(inbox.claimReplies()).toEqual({ mails: [], hasMore: false });
+		expect(inbox.claimExpected(false)).toEqual({ mails: [], hasMore: false });
 	});
 
 	test("what cannot be read is left for the boundary", () => {
 		root.lay(bob, "new", "000000000000001-x.json", "{");
 		const reply = send("reply");
-		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
+		expect(ids(inbox.claimExpected(false).mails)).toEqual([reply]);
 		expect([root.names(bob, "new"), warnings]).toEqual([["000000000000001-x.json"], []]);
 	});
 
@@ -267,7 +267,7 @@ describe("while the session is busy, design 4.2", () => {
 		const request = send();
 		const reply = send("reply");
 		open(watchedDisk(({ name, paths }) => name === "read" && paths[0]?.includes(request) && fail("EIO")));
-		expect(ids(inbox.claimReplies().mails)).toEqual([reply]);
+		expect(ids(inbox.claimExpected(false).mails)).toEqual([reply]);
 	});
 });
 

@@ -1,0 +1,336 @@
+import type { AgentToolResult, AgentToolUpdateCallback } from "@earendil-works/pi-coding-agent";
+import type { EndedCall, OpenCall, ResultPart } from "../mail/call-store.ts";
+import { randomName } from "../mail/running-folder.ts";
+import { field } from "../mail/text.ts";
+import type { CallsParts, CallView } from "../session/calls.ts";
+
+/** What a tool returns. */
+export type ToolResult = AgentToolResult<unknown>;
+type Update = AgentToolUpdateCallback<unknown>;
+
+/** A call to be made. */
+export interface NewCall {
+	tool: string;
+	args: unknown;
+	/** How long its model waits for it, in milliseconds; undefined for as long as it takes, or an interrupt comes. */
+	attachMs: number | undefined;
+}
+
+/** The work of a call. It ends early when the signal aborts. */
+export type Work = (signal: AbortSignal, onUpdate: Update) => Promise<ToolResult>;
+
+/** Why a wait ended. */
+export type Woken = { by: "call"; id: string } | { by: "mail" | "timeout" | "interrupt" | "stop" };
+
+/**
+ * Runs calls whose model may get its turn back before they end. A call is attached first: its end is the end of the tool
+ * call, and Esc ends it. Detached, by its time limit or an interrupt, it goes on by itself, and its end becomes mail.
+ */
+export interface Engine {
+	/** Makes a call. Returns its result, or what the model is told when it was detached; throws what the work throws. */
+	run(call: NewCall, work: Work, signal: AbortSignal | undefined, onUpdate: Update | undefined): Promise<ToolResult>;
+	/** Ends all waits and detaches every attached call. */
+	interrupt(): void;
+	/** Cancels calls by their ids, or all detached ones; returns the ids of those that ran. */
+	cancel(ids?: readonly string[]): string[];
+	/** Waits until one of these calls has ended, or mail came that the model is to read; at most so long. */
+	wait(ids: readonly string[], timeoutMs: number, signal: AbortSignal | undefined): Promise<Woken>;
+	/** Mail may have come. */
+	mailCame(): void;
+	/** The calls that run or wait for their turn, in the order in which they were made. */
+	views(): CallView[];
+	/** Ends all calls; those that are detached become mail as cancelled. */
+	close(): void;
+}
+
+interface LiveCall extends OpenCall {
+	state: "pending" | "running";
+	progress: string[];
+	controller: AbortController;
+	isDetached: boolean;
+	isCancelled: boolean;
+	/** It has ended, and what follows only tells so. */
+	isOver: boolean;
+	/** Gives the model its turn back, for a reason; while it is attached. */
+	detach: (why: string) => void;
+	/** Ends it, whatever its work does. */
+	give: (outcome: Outcome) => void;
+}
+
+type Outcome = { value: ToolResult } | { error: unknown };
+
+interface Wait {
+	ids: ReadonlySet<string>;
+	end: (woken: Woken) => void;
+}
+
+/** Most entries of progress that are kept of a call, and most characters of one. */
+const maxProgress = 50;
+const maxProgressLength = 200;
+/** How long a cancelled call has to end by itself. */
+const graceMs = 5000;
+/** How long after the disk refused a result it is tried again. */
+const retryMs = 30_000;
+
+export function createEngine(parts: CallsParts): Engine {
+	const live = new Map<string, LiveCall>();
+	const queue: (() => void)[] = [];
+	const waits = new Set<Wait>();
+	const timers = new Set<NodeJS.Timeout>();
+	let running = 0;
+	let isClosed = false;
+
+	function later(ms: number, action: () => void): () => void {
+		const timer = setTimeout(() => {
+			timers.delete(timer);
+			action();
+		}, ms).unref();
+		timers.add(timer);
+		return () => {
+			clearTimeout(timer);
+			timers.delete(timer);
+		};
+	}
+
+	/** Waits for one of the places of calls that run at once. */
+	async function place(call: LiveCall): Promise<void> {
+		if (running < parts.maxCalls()) {
+			running++;
+			return;
+		}
+		call.state = "pending";
+		await new Promise<void>((resolve) => {
+			queue.push(resolve);
+			call.controller.signal.addEventListener("abort", () => {
+				if (!queue.includes(resolve)) return;
+				queue.splice(queue.indexOf(resolve), 1);
+				// It takes no place, and gives one back when it ends.
+				running++;
+				resolve();
+			});
+		});
+		call.state = "running";
+	}
+
+	function leavePlace(): void {
+		const next = queue.shift();
+		if (next === undefined) running--;
+		else next();
+	}
+
+	async function work(call: LiveCall, action: Work, update: Update): Promise<ToolResult> {
+		await place(call);
+		try {
+			call.controller.signal.throwIfAborted();
+			return await action(call.controller.signal, update);
+		} finally {
+			leavePlace();
+		}
+	}
+
+	function note(call: LiveCall, { content }: ToolResult): void {
+		const text = content.map((part) => (part.type === "text" ? part.text : "")).join("\n");
+		const line = field(text.trimEnd().split("\n").at(-1) ?? "", maxProgressLength);
+		if (line === "" || line === call.progress.at(-1)) return;
+		call.progress.push(line);
+		if (call.progress.length > maxProgress) call.progress.shift();
+	}
+
+	/** The call has ended by itself, or was given up. */
+	function finish(call: LiveCall, outcome: Outcome): void {
+		if (!live.has(call.id) || isClosed) return;
+		if (!parts.end(endedCall(call, outcome, parts.now()))) {
+			later(retryMs, () => finish(call, outcome));
+			return;
+		}
+		live.delete(call.id);
+		for (const wait of [...waits]) if (wait.ids.has(call.id)) wait.end({ by: "call", id: call.id });
+		parts.changed();
+	}
+
+	function abort(call: LiveCall): void {
+		call.controller.abort();
+		// One that does not listen keeps its place, but nobody waits for it any more.
+		later(graceMs, () => call.give({ error: new Error("it did not end when it was told to") }));
+	}
+
+	async function run(
+		{ tool, args, attachMs }: NewCall,
+		action: Work,
+		signal: AbortSignal | undefined,
+		onUpdate: Update | undefined,
+	): Promise<ToolResult> {
+		let give: LiveCall["give"] = () => {};
+		const given = new Promise<Outcome>((resolve) => {
+			give = resolve;
+		});
+		let detach: LiveCall["detach"] = () => {};
+		const detached = new Promise<string>((resolve) => {
+			detach = resolve;
+		});
+		const call: LiveCall = {
+			id: `call-${randomName()}`,
+			tool: field(tool),
+			arguments: JSON.stringify(args) ?? "",
+			started: parts.now(),
+			hops: parts.hops(),
+			state: "running",
+			progress: [],
+			controller: new AbortController(),
+			isDetached: false,
+			isCancelled: false,
+			isOver: false,
+			detach(why) {
+				if (call.isDetached || call.isOver || !parts.mayDetach()) return;
+				// From here on a crash must be told of.
+				if (!parts.open(call)) return;
+				call.isDetached = true;
+				detach(why);
+			},
+			give(outcome) {
+				call.isOver = true;
+				give(outcome);
+			},
+		};
+		live.set(call.id, call);
+		parts.changed();
+		const stop = () => {
+			if (!call.isDetached) call.controller.abort();
+		};
+		if (signal?.aborted === true) stop();
+		signal?.addEventListener("abort", stop);
+		if (attachMs === 0) call.detach("at once");
+		const cancelLimit =
+			attachMs === undefined || attachMs === 0
+				? () => {}
+				: later(attachMs, () => call.detach(`still running after ${attachMs / 1000} s`));
+		const update: Update = (partial) => {
+			note(call, partial);
+			if (!call.isDetached) onUpdate?.(partial);
+		};
+		work(call, action, update).then(
+			(value) => call.give({ value }),
+			(error) => call.give({ error }),
+		);
+		given.then((outcome) => {
+			if (call.isDetached) finish(call, outcome);
+		});
+		const first = await Promise.race([given, detached]);
+		signal?.removeEventListener("abort", stop);
+		cancelLimit();
+		if (typeof first === "string") return placeholder(call.id, first);
+		live.delete(call.id);
+		parts.changed();
+		if ("error" in first) throw first.error;
+		return first.value;
+	}
+
+	function cancel(ids?: readonly string[]): string[] {
+		const meant = [...live.values()].filter((call) => ids?.includes(call.id) ?? call.isDetached);
+		for (const call of meant) {
+			call.isCancelled = true;
+			abort(call);
+		}
+		return meant.map(({ id }) => id);
+	}
+
+	return {
+		run,
+		interrupt() {
+			for (const call of live.values()) call.detach("interrupted by mail");
+			for (const wait of [...waits]) wait.end({ by: "interrupt" });
+		},
+		cancel,
+		wait(ids, timeoutMs, signal) {
+			const over = ids.find((id) => !live.has(id));
+			if (over !== undefined) return Promise.resolve({ by: "call", id: over });
+			if (parts.hasMail()) return Promise.resolve({ by: "mail" });
+			return new Promise((resolve) => {
+				const stop = () => wait.end({ by: "stop" });
+				const cancelLimit = later(timeoutMs, () => wait.end({ by: "timeout" }));
+				const wait: Wait = {
+					ids: new Set(ids),
+					end(woken) {
+						waits.delete(wait);
+						cancelLimit();
+						signal?.removeEventListener("abort", stop);
+						resolve(woken);
+					},
+				};
+				waits.add(wait);
+				if (signal?.aborted === true) stop();
+				else signal?.addEventListener("abort", stop);
+			});
+		},
+		mailCame() {
+			if (waits.size > 0 && parts.hasMail()) for (const wait of [...waits]) wait.end({ by: "mail" });
+		},
+		views: () =>
+			[...live.values()].map(({ id, tool, arguments: args, started, state, progress, isDetached }) => ({
+				...{ id, tool, arguments: args, started, state, isDetached },
+				progress: [...progress],
+			})),
+		close() {
+			const calls = [...live.values()];
+			for (const call of calls) {
+				call.isCancelled = true;
+				call.controller.abort();
+				const outcome = { error: new Error("the session was closed, or loaded its extensions again") };
+				if (call.isDetached) finish(call, outcome);
+				else call.give(outcome);
+			}
+			isClosed = true;
+			for (const timer of timers) clearTimeout(timer);
+			for (const wait of [...waits]) wait.end({ by: "stop" });
+			live.clear();
+		},
+	};
+}
+
+function endedCall(call: LiveCall, outcome: Outcome, finished: number): EndedCall {
+	const { id, tool, arguments: args, started, hops, isCancelled } = call;
+	const isOk = "value" in outcome && outcome.value.isError !== true;
+	const content = "value" in outcome ? contentOf(outcome.value) : [text(messageOf(outcome.error))];
+	const state = isCancelled ? "cancelled" : isOk ? "completed" : "failed";
+	return { id, tool, arguments: args, started, hops, state, finished, content };
+}
+
+/** On several lines, as its tool wrote it. */
+function messageOf(error: unknown): string {
+	return error instanceof Error ? error.message : String(error);
+}
+
+/** Most characters of text of a result that are kept: a tool may return what no file should hold. */
+const maxKept = 8 * 1024 * 1024;
+
+function contentOf({ content }: ToolResult): ResultPart[] {
+	let left = maxKept;
+	return content.flatMap((part): ResultPart[] => {
+		const size = part.type === "text" ? part.text.length : part.data.length;
+		const kept = Math.min(left, size);
+		left -= kept;
+		if (part.type === "text") {
+			return [
+				text(kept < size ? `${part.text.slice(0, kept)}\n(The result was cut here: it was too large.)` : part.text),
+			];
+		}
+		const { data, mimeType } = part;
+		return [kept < size ? text("(an image that was too large)") : { type: "image", data, mimeType }];
+	});
+}
+
+function text(of: string): ResultPart & { type: "text" } {
+	return { type: "text", text: of };
+}
+
+/** What the model is told in place of a result (T-SMB-5). */
+function placeholder(id: string, why: string): ToolResult {
+	const told = {
+		status: "running",
+		tool_call_id: id,
+		detached: why,
+		message:
+			"Its result will arrive as mail. Go on with something else, or use session_mail_wait, session_call_status or session_call_cancel.",
+	};
+	return { content: [text(JSON.stringify(told))], details: undefined, structuredContent: told };
+}

@@ -1,0 +1,85 @@
+import type * as Pi from "@earendil-works/pi-coding-agent";
+import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import { ruleFor, type ToolPolicy } from "../mail/tool-policy.ts";
+import type { Tool } from "../tools/tool.ts";
+import type { Engine } from "./engine.ts";
+
+/** What is taken of Pi's own module, which is there only where calls are used (see `extension.js`). */
+export type Host = typeof Pi;
+
+/** How long the model waits for a call of a tool, in milliseconds, as a rule says; undefined until its end or an interrupt. */
+export function attachMsOf(policy: ToolPolicy, tool: string): number | undefined {
+	const seconds = ruleFor(policy, tool)?.attachSeconds;
+	return seconds === undefined ? undefined : seconds * 1000;
+}
+
+interface WrapParts {
+	pi: ExtensionAPI;
+	ctx: ExtensionContext;
+	host: Host;
+	/** The rules as they are now. */
+	policy: () => ToolPolicy;
+	/** Undefined when the session has ended. */
+	engine: () => Engine | undefined;
+	/** Whether a call was made by one that is itself run as a call. */
+	isInner: (toolCallId: string) => boolean;
+}
+
+/**
+ * Puts a tool of the same name before each of Pi's own tools that a rule names, which runs Pi's as a call. It keeps all that
+ * Pi's has; one that is switched off stays off. Returns what could not be done, one sentence each.
+ */
+export function wrapBuiltIns({ pi, ctx, host, policy, engine, isInner }: WrapParts): string[] {
+	const all = pi.getAllTools();
+	const active = pi.getActiveTools();
+	const problems: string[] = [];
+	const makers = makersOf(host, pi, ctx.cwd);
+	for (const name of makers.keys()) {
+		if (ruleFor(policy(), name) === undefined) continue;
+		const found = all.find((tool) => tool.name === name);
+		if (found === undefined) continue;
+		if (found.sourceInfo.source !== "builtin") {
+			problems.push(`the tool ${name} is that of another extension and is left alone`);
+			continue;
+		}
+		const own = makers.get(name)?.();
+		if (own === undefined) continue;
+		pi.registerTool({
+			...own,
+			...(active.includes(name) ? {} : { defaultActive: false }),
+			execute(id, params, signal, onUpdate, context) {
+				const runner = engine();
+				if (runner === undefined || isInner(id)) return own.execute(id, params, signal, onUpdate, context);
+				const call = { tool: name, args: params, attachMs: attachMsOf(policy(), name) };
+				return runner.run(call, (stop, update) => own.execute(id, params, stop, update, context), signal, onUpdate);
+			},
+		});
+	}
+	for (const { tool } of policy().rules) {
+		if (tool === "*" || makers.has(tool)) continue;
+		problems.push(
+			`the rule for ${tool} holds only for calls by session_call_run: Pi gives no way to suspend the tools of others`,
+		);
+	}
+	return problems;
+}
+
+/** Pi's own tools, made with what the user has set for them in Pi. */
+function makersOf(host: Host, pi: ExtensionAPI, cwd: string): Map<string, () => Tool> {
+	const { shellCommandPrefix, shellPath, images } = pi.getSettings();
+	const shell = {
+		...(shellCommandPrefix !== undefined && { commandPrefix: shellCommandPrefix }),
+		...(shellPath !== undefined && { shellPath }),
+	};
+	const makers: Record<string, () => unknown> = {
+		bash: () => host.createBashToolDefinition(cwd, shell),
+		powershell: () => host.createPowerShellToolDefinition(cwd),
+		read: () => host.createReadToolDefinition(cwd, { autoResizeImages: images?.autoResize ?? true }),
+		edit: () => host.createEditToolDefinition(cwd),
+		write: () => host.createWriteToolDefinition(cwd),
+		grep: () => host.createGrepToolDefinition(cwd),
+		find: () => host.createFindToolDefinition(cwd),
+		ls: () => host.createLsToolDefinition(cwd),
+	};
+	return new Map(Object.entries(makers).map(([name, make]) => [name, () => make() as Tool]));
+}

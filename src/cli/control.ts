@@ -1,0 +1,98 @@
+import { boxesOf } from "../mail/boxes.ts";
+import { type OpenCall, openCallStore } from "../mail/call-store.ts";
+import type { Control } from "../mail/envelope.ts";
+import { displayName } from "../mail/resolve.ts";
+import type { RunningSession } from "../mail/running.ts";
+import { field } from "../mail/text.ts";
+import { asMember, refused, runningOn, thisMachine } from "./machine.ts";
+import { type Call, UsageError } from "./main.ts";
+import type { Printed } from "./schemas.ts";
+
+/** `calls`: the calls of running sessions that go on by themselves. */
+export async function calls(call: Call): Promise<number> {
+	const { out } = call;
+	const [to, ...rest] = call.words;
+	if (rest.length > 0) throw new UsageError("calls takes one session");
+	const found = openCalls(call).filter(
+		({ session: { address, name } }) => to === undefined || name === to || address.startsWith(to.toLowerCase()),
+	);
+	const printed: Printed["calls"] = {
+		calls: found.map(({ session, open: { id, tool, arguments: args, started } }) => {
+			return { id, session: session.address, tool, arguments: args, started: new Date(started).toISOString() };
+		}),
+	};
+	if (out.isJson) await out.printJson(printed);
+	else if (found.length === 0) await out.print("No call goes on by itself.");
+	else await out.print(found.map(({ session, open }) => lineOf(session, open)).join("\n"));
+	return 0;
+}
+
+/** `cancel`: one call. */
+export async function cancel(call: Call): Promise<number> {
+	const [id, ...rest] = call.words;
+	if (id === undefined || rest.length > 0) throw new UsageError("cancel takes the id of one call");
+	const found = openCalls(call).find(({ open }) => open.id === id);
+	if (found === undefined) {
+		return refused(call, { code: "unknown_id", message: `Nothing was done: no call ${field(id, 40)} goes on.` });
+	}
+	const { address } = found.session;
+	return controlled(call, address, { op: "cancel", calls: [id] }, { id, to: address }, `cancel ${id}`);
+}
+
+/** `control`: what a person does with a session. */
+export async function control(call: Call): Promise<number> {
+	const [typed, to, ...rest] = call.words;
+	const op = ops.find((known) => known === typed);
+	if (op === undefined || to === undefined || rest.length > 0) {
+		throw new UsageError(`say what and to whom: pi-session-mail control ${ops.join("|")} TO`);
+	}
+	return controlled(call, to, { op }, { op, to }, told[op]);
+}
+
+const ops = ["pause", "resume", "stop", "cancel"] as const;
+const told: Record<Control["op"], string> = {
+	pause: "pause",
+	resume: "go on",
+	stop: "end its run",
+	cancel: "cancel its calls",
+};
+
+function controlled(
+	call: Call,
+	to: string,
+	control: Control,
+	printed: Printed["cancel"] | Printed["control"],
+	what: string,
+): Promise<number> {
+	const { out } = call;
+	return asMember(call, "send", async (member) => {
+		const outcome = member.control(to, control);
+		if (!outcome.ok) return refused(call, outcome);
+		const { to: address } = outcome.envelope;
+		const whose = displayName(outcome.recipient ?? { address }, []);
+		if (out.isJson) await out.printJson({ ...printed, to: address });
+		else await out.print(`Told ${whose} (${address}) to ${what}.`);
+		return 0;
+	});
+}
+
+function openCalls(call: Call): { session: RunningSession; open: OpenCall }[] {
+	const machine = thisMachine(call);
+	const { disk, root, warn } = machine;
+	return runningOn(machine)
+		.list()
+		.flatMap((session) => {
+			try {
+				const store = openCallStore(disk, boxesOf(root, session.address).folder);
+				return store.listOpen().map((open) => ({ session, open }));
+			} catch (error) {
+				warn(`the calls of ${session.address} cannot be read: ${error instanceof Error ? error.message : error}`);
+				return [];
+			}
+		});
+}
+
+function lineOf(session: RunningSession, { id, tool, arguments: args, started }: OpenCall): string {
+	const seconds = Math.max(0, Math.round((Date.now() - started) / 1000));
+	return [id, displayName(session, []), field(tool, 40), field(args, 100), `${seconds} s`].join("  ");
+}

@@ -1,0 +1,57 @@
+import type { EndedCall, OpenCall } from "../mail/call-store.ts";
+
+/** A call that runs or waits for its turn. */
+export interface CallView {
+	id: string;
+	tool: string;
+	/** Its arguments as JSON. */
+	arguments: string;
+	/** When it was made, in milliseconds since 1970. */
+	started: number;
+	state: "pending" | "running";
+	/** Whether its model has its turn back. */
+	isDetached: boolean;
+	/** What it said last, at most 50 lines. */
+	progress: string[];
+}
+
+/** The calls of a session's model, where its settings name tools that may be suspended. */
+export interface Calls {
+	/** An interrupt has come: every attached call is detached, and every wait ends. */
+	interrupt(): void;
+	/** Cancels calls by their ids, or all detached ones; returns the ids of those that ran. */
+	cancel(ids?: readonly string[]): string[];
+	/** Mail may have come. */
+	mailCame(): void;
+	/** The calls that run or wait for their turn, in the order in which they were made. */
+	views(): CallView[];
+	/** What of the settings cannot be done, one sentence each. */
+	problems(): readonly string[];
+	/** Ends all calls; those that are detached become mail as cancelled. */
+	close(): void;
+}
+
+/** What calls need of their session. */
+export interface CallsParts {
+	readonly address: string;
+	/** Milliseconds since 1970. */
+	now: () => number;
+	/** The hop count of the run. */
+	hops: () => number;
+	/** How many run at once. */
+	maxCalls: () => number;
+	/** Whether a result could come as mail: this process receives the session's mail, and a run may be started for it. */
+	mayDetach: () => boolean;
+	/** Whether mail waits that the model is to read next. */
+	hasMail: () => boolean;
+	/** Notes a call that is detached; false, with a warning, when the disk does not take it. */
+	open: (call: OpenCall) => boolean;
+	/** Makes its end mail; false, with a warning, when the disk does not take it yet. */
+	end: (call: EndedCall) => boolean;
+	/** How a call ended; undefined when nothing is kept of it. Throws the disk's errors. */
+	ended: (id: string) => EndedCall | undefined;
+	/** Where its result lies. */
+	pathOf: (id: string) => string;
+	/** The number of calls has changed. */
+	changed: () => void;
+}

@@ -1,0 +1,67 @@
+import { uuidOf } from "../mail/address.ts";
+import type { CallStore, EndedCall, ResultPart } from "../mail/call-store.ts";
+import { errorReason } from "../mail/disk.ts";
+import { maxBodyBytes } from "../mail/envelope.ts";
+import type { Mailbox } from "../mail/mailbox.ts";
+import { start } from "../mail/text.ts";
+
+/** Makes mail to the session itself of how its calls ended. */
+export interface Results {
+	/** Keeps how a call ended and makes it mail; false when the disk did not take it yet. The same call makes one mail. */
+	end(call: EndedCall): boolean;
+	/** Ends the calls that a process has left open; what is `isLive` goes on. Throws the disk's errors. */
+	endLeft(isLive: (id: string) => boolean): void;
+}
+
+interface ResultsParts {
+	mailbox: Pick<Mailbox, "address" | "deliver">;
+	store: CallStore;
+	/** Milliseconds since 1970. */
+	now: () => number;
+	warn: (text: string) => void;
+}
+
+export function createResults({ mailbox, store, now, warn }: ResultsParts): Results {
+	const { address } = mailbox;
+
+	function end(call: EndedCall): boolean {
+		const { id, tool, state, hops, content } = call;
+		try {
+			store.keep(call);
+			const body = bodyOf(content, store.pathOf(id));
+			const mailId = uuidOf(`${address} ${id} result`);
+			const mail = { to: address, kind: "result", body, hops, id: mailId, call: { id, tool, state } } as const;
+			const sent = mailbox.deliver(mail);
+			// It is mail already, with whatever was known of it then.
+			if (!sent.ok && sent.code !== "id_used") throw new Error(sent.message);
+			store.close(id);
+			return true;
+		} catch (error) {
+			warn(`the result of ${id} (${tool}) could not be kept and will be tried again: ${errorReason(error)}`);
+			return false;
+		}
+	}
+
+	return {
+		end,
+		endLeft(isLive) {
+			for (const open of store.listOpen()) {
+				if (isLive(open.id)) continue;
+				end(store.ended(open.id) ?? { ...open, state: "orphaned", finished: now(), content: [] });
+			}
+		},
+	};
+}
+
+/** What of a result is text, for the body of its mail. */
+function bodyOf(content: readonly ResultPart[], path: string): string {
+	const text = content
+		.map((part) => (part.type === "text" ? part.text : "(image)"))
+		.join("\n")
+		.trimEnd();
+	if (text.trim() === "") return "(no output)";
+	if (Buffer.byteLength(text) <= maxBodyBytes) return text;
+	return `${start(text, maxCutBytes)}\n(The result was cut here; all of it is in ${path})`;
+}
+
+const maxCutBytes = 32 * 1024;
