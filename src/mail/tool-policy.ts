@@ -20,7 +20,7 @@ export const toolPolicySchema = z.strictObject({
 		.check(z.describe("How many of these calls run at once. The next one waits for its turn.")),
 });
 
-/** The same as a type: a third party has no zod. */
+/** The same, written out: the published types name no library. */
 export interface ToolPolicy {
 	rules: { tool: string; attachSeconds?: number | undefined }[];
 	maxCalls: number;
