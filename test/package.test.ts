@@ -40,6 +40,7 @@ test("D4 the published package, installed as a user would, carries mail, and is 
 		"LICENSE",
 		"README.md",
 		"SECURITY.md",
+		"dist/calls.mjs",
 		"dist/cli.mjs",
 		"dist/core.mjs",
 		"dist/hooks.d.ts",

@@ -1,5 +1,5 @@
 import type { AgentToolResult, AgentToolUpdateCallback } from "@earendil-works/pi-coding-agent";
-import type { EndedCall, OpenCall, ResultPart } from "../mail/call-store.ts";
+import { type EndedCall, type OpenCall, type ResultPart, resultPartOf } from "../mail/call-store.ts";
 import { randomName } from "../mail/running-folder.ts";
 import { field } from "../mail/text.ts";
 import type { CallsParts, CallView } from "../session/calls.ts";
@@ -49,8 +49,10 @@ interface LiveCall extends OpenCall {
 	controller: AbortController;
 	isDetached: boolean;
 	isCancelled: boolean;
-	/** It has ended, and what follows only tells so. */
-	isOver: boolean;
+	/** Whether it has one of the places of calls that run at once. */
+	hasPlace: boolean;
+	/** How it has ended; what follows only tells so. */
+	outcome: Outcome | undefined;
 	/** Gives the model its turn back, for a reason; while it is attached. */
 	detach: (why: string) => void;
 	/** Ends it, whatever its work does. */
@@ -92,40 +94,44 @@ export function createEngine(parts: CallsParts): Engine {
 		};
 	}
 
-	/** Waits for one of the places of calls that run at once. */
-	async function place(call: LiveCall): Promise<void> {
-		if (running < parts.maxCalls()) {
-			running++;
-			return;
-		}
-		call.state = "pending";
-		await new Promise<void>((resolve) => {
-			queue.push(resolve);
-			call.controller.signal.addEventListener("abort", () => {
-				if (!queue.includes(resolve)) return;
-				queue.splice(queue.indexOf(resolve), 1);
-				// It takes no place, and gives one back when it ends.
+	/** Waits for one of the places of calls that run at once, or until the call is aborted. */
+	function place(call: LiveCall): Promise<void> {
+		return new Promise((resolve) => {
+			const begin = () => {
 				running++;
+				call.hasPlace = true;
+				call.state = "running";
+				resolve();
+			};
+			queue.push(begin);
+			call.controller.signal.addEventListener("abort", () => {
+				if (queue.includes(begin)) queue.splice(queue.indexOf(begin), 1);
 				resolve();
 			});
+			fillPlaces();
 		});
-		call.state = "running";
 	}
 
-	function leavePlace(): void {
-		const next = queue.shift();
-		if (next === undefined) running--;
-		else next();
+	function fillPlaces(): void {
+		while (running < parts.maxCalls()) {
+			const begin = queue.shift();
+			if (begin === undefined) return;
+			begin();
+		}
+	}
+
+	/** Also of a call that was given up: one that does not listen must not keep all others waiting. */
+	function leavePlace(call: LiveCall): void {
+		if (!call.hasPlace) return;
+		running--;
+		fillPlaces();
 	}
 
 	async function work(call: LiveCall, action: Work, update: Update): Promise<ToolResult> {
+		call.controller.signal.throwIfAborted();
 		await place(call);
-		try {
-			call.controller.signal.throwIfAborted();
-			return await action(call.controller.signal, update);
-		} finally {
-			leavePlace();
-		}
+		call.controller.signal.throwIfAborted();
+		return await action(call.controller.signal, update);
 	}
 
 	function note(call: LiveCall, { content }: ToolResult): void {
@@ -137,10 +143,10 @@ export function createEngine(parts: CallsParts): Engine {
 	}
 
 	/** The call has ended by itself, or was given up. */
-	function finish(call: LiveCall, outcome: Outcome): void {
-		if (!live.has(call.id) || isClosed) return;
-		if (!parts.end(endedCall(call, outcome, parts.now()))) {
-			later(retryMs, () => finish(call, outcome));
+	function finish(call: LiveCall): void {
+		if (!live.has(call.id) || call.outcome === undefined || isClosed) return;
+		if (!parts.end(endedCall(call, call.outcome, parts.now()))) {
+			later(retryMs, () => finish(call));
 			return;
 		}
 		live.delete(call.id);
@@ -150,7 +156,7 @@ export function createEngine(parts: CallsParts): Engine {
 
 	function abort(call: LiveCall): void {
 		call.controller.abort();
-		// One that does not listen keeps its place, but nobody waits for it any more.
+		// One that does not listen goes on, but nobody waits for it any more.
 		later(graceMs, () => call.give({ error: new Error("it did not end when it was told to") }));
 	}
 
@@ -174,28 +180,31 @@ export function createEngine(parts: CallsParts): Engine {
 			arguments: JSON.stringify(args) ?? "",
 			started: parts.now(),
 			hops: parts.hops(),
-			state: "running",
+			state: "pending",
 			progress: [],
 			controller: new AbortController(),
 			isDetached: false,
 			isCancelled: false,
-			isOver: false,
+			hasPlace: false,
+			outcome: undefined,
 			detach(why) {
-				if (call.isDetached || call.isOver || !parts.mayDetach()) return;
+				// One that was stopped ends soon, and its end must start no turn.
+				const isEnding = call.outcome !== undefined || call.controller.signal.aborted;
+				if (call.isDetached || isEnding || !parts.mayDetach()) return;
 				// From here on a crash must be told of.
 				if (!parts.open(call)) return;
 				call.isDetached = true;
 				detach(why);
 			},
 			give(outcome) {
-				call.isOver = true;
-				give(outcome);
+				call.outcome ??= outcome;
+				give(call.outcome);
 			},
 		};
 		live.set(call.id, call);
 		parts.changed();
 		const stop = () => {
-			if (!call.isDetached) call.controller.abort();
+			if (!call.isDetached) abort(call);
 		};
 		if (signal?.aborted === true) stop();
 		signal?.addEventListener("abort", stop);
@@ -212,8 +221,9 @@ export function createEngine(parts: CallsParts): Engine {
 			(value) => call.give({ value }),
 			(error) => call.give({ error }),
 		);
-		given.then((outcome) => {
-			if (call.isDetached) finish(call, outcome);
+		given.then(() => {
+			leavePlace(call);
+			if (call.isDetached) finish(call);
 		});
 		const first = await Promise.race([given, detached]);
 		signal?.removeEventListener("abort", stop);
@@ -228,6 +238,8 @@ export function createEngine(parts: CallsParts): Engine {
 	function cancel(ids?: readonly string[]): string[] {
 		const meant = [...live.values()].filter((call) => ids?.includes(call.id) ?? call.isDetached);
 		for (const call of meant) {
+			// The disk has yet to take how it ended.
+			if (call.outcome !== undefined) continue;
 			call.isCancelled = true;
 			abort(call);
 		}
@@ -273,11 +285,12 @@ export function createEngine(parts: CallsParts): Engine {
 		close() {
 			const calls = [...live.values()];
 			for (const call of calls) {
-				call.isCancelled = true;
-				call.controller.abort();
-				const outcome = { error: new Error("the session was closed, or loaded its extensions again") };
-				if (call.isDetached) finish(call, outcome);
-				else call.give(outcome);
+				if (call.outcome === undefined) {
+					call.isCancelled = true;
+					call.controller.abort();
+					call.give({ error: new Error("the session was closed, or loaded its extensions again") });
+				}
+				if (call.isDetached) finish(call);
 			}
 			isClosed = true;
 			for (const timer of timers) clearTimeout(timer);
@@ -305,7 +318,11 @@ const maxKept = 8 * 1024 * 1024;
 
 function contentOf({ content }: ToolResult): ResultPart[] {
 	let left = maxKept;
-	return content.flatMap((part): ResultPart[] => {
+	// What the tools of other extensions return was checked by nobody.
+	const given: readonly unknown[] = Array.isArray(content) ? content : [];
+	return given.flatMap((unknownPart): ResultPart[] => {
+		const part = resultPartOf(unknownPart);
+		if (part === undefined) return [text("(a part that is neither text nor an image)")];
 		const size = part.type === "text" ? part.text.length : part.data.length;
 		const kept = Math.min(left, size);
 		left -= kept;

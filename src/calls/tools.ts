@@ -21,6 +21,8 @@ export const callToolNames = [
 /** Longest wait, in seconds (SMB-037). */
 const maxWaitSeconds = 300;
 const defaultWaitSeconds = 60;
+/** A day, as in the settings: a timer takes no more than 24 of them. */
+const maxAttachSeconds = 86_400;
 
 export interface CallToolsParts {
 	policy: () => ToolPolicy;
@@ -168,7 +170,8 @@ export function callTools({ policy, current, inner }: CallToolsParts): Tool[] {
 			const problem = refusedTool(tool, ctx);
 			if (problem !== undefined) return Promise.resolve(problem);
 			const given = numberOf(params, "attach_seconds");
-			const attachMs = given === undefined ? (attachMsOf(policy(), tool) ?? 0) : given * 1000;
+			const attachMs =
+				given === undefined ? (attachMsOf(policy(), tool) ?? 0) : 1000 * Math.min(maxAttachSeconds, Math.max(0, given));
 			return now.engine.run(
 				{ tool, args, attachMs },
 				async (stop) => {

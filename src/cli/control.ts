@@ -1,5 +1,6 @@
 import { boxesOf } from "../mail/boxes.ts";
 import { type OpenCall, openCallStore } from "../mail/call-store.ts";
+import { errorMessage } from "../mail/disk.ts";
 import type { Control } from "../mail/envelope.ts";
 import { displayName } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
@@ -82,11 +83,14 @@ function openCalls(call: Call): { session: RunningSession; open: OpenCall }[] {
 	return runningOn(machine)
 		.list()
 		.flatMap((session) => {
+			const failed = (error: unknown) => {
+				warn(`the calls of ${session.address} cannot be read: ${errorMessage(error)}`);
+			};
 			try {
 				const store = openCallStore(disk, boxesOf(root, session.address).folder);
-				return store.listOpen().map((open) => ({ session, open }));
+				return store.listOpen(failed).map((open) => ({ session, open }));
 			} catch (error) {
-				warn(`the calls of ${session.address} cannot be read: ${error instanceof Error ? error.message : error}`);
+				failed(error);
 				return [];
 			}
 		});

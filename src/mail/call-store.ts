@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import * as z from "zod/mini";
-import { type Disk, errorCode } from "./disk.ts";
+import { type Disk, errorCode, UnfitError } from "./disk.ts";
 
 /** A part of what a tool returned. */
 export type ResultPart = { type: "text"; text: string } | { type: "image"; data: string; mimeType: string };
@@ -36,8 +36,8 @@ export interface CallStore {
 	keep(call: EndedCall): void;
 	/** The result has become mail. */
 	close(id: string): void;
-	/** The calls that are open. */
-	listOpen(): OpenCall[];
+	/** The calls that are open. One that cannot be read now is passed over; `failed` hears why. */
+	listOpen(failed: (error: unknown) => void): OpenCall[];
 	/** How a call ended; undefined when nothing is kept of it. */
 	ended(id: string): EndedCall | undefined;
 	/** Where its result lies. */
@@ -45,7 +45,7 @@ export interface CallStore {
 }
 
 /** Largest file of a call that is read, in bytes. */
-const maxCallBytes = 32 * 1024 * 1024;
+const maxCallBytes = 64 * 1024 * 1024;
 const maxArguments = 4096;
 const idPattern = /^call-[a-z0-9]{16}$/;
 
@@ -73,7 +73,8 @@ export function openCallStore(disk: Disk, folder: string): CallStore {
 			return JSON.parse(disk.read(path, maxCallBytes));
 		} catch (error) {
 			// A crash leaves a whole file or none; what else lies there is no call.
-			if (error instanceof SyntaxError || errorCode(error) === "ENOENT") return undefined;
+			const isNoCall = error instanceof SyntaxError || error instanceof UnfitError;
+			if (isNoCall || errorCode(error) === "ENOENT") return undefined;
 			throw error;
 		}
 	}
@@ -82,13 +83,18 @@ export function openCallStore(disk: Disk, folder: string): CallStore {
 		open: (call) => write(calls, { ...call, arguments: call.arguments.slice(0, maxArguments) }, false),
 		keep: (call) => write(results, call, true),
 		close: (id) => disk.remove(join(calls, `${id}.json`)),
-		listOpen() {
+		listOpen(failed) {
 			if (disk.entry(calls) !== "folder") return [];
 			return disk.list(calls).flatMap((name) => {
 				const path = join(calls, name);
-				if (!isCallId(name.replace(/\.json$/, "")) || disk.entry(path) !== "file") return [];
-				const { data } = z.safeParse(openCallSchema, read(path));
-				return data === undefined || `${data.id}.json` !== name ? [] : [data];
+				try {
+					if (!isCallId(name.replace(/\.json$/, "")) || disk.entry(path) !== "file") return [];
+					const { data } = z.safeParse(openCallSchema, read(path));
+					return data === undefined || `${data.id}.json` !== name ? [] : [data];
+				} catch (error) {
+					failed(error);
+					return [];
+				}
 			});
 		},
 		ended(id) {
@@ -97,6 +103,16 @@ export function openCallStore(disk: Disk, folder: string): CallStore {
 		pathOf: (id) => join(results, `${id}.json`),
 	};
 }
+
+/** A part of a result that is one; undefined for anything else. */
+export function resultPartOf(part: unknown): ResultPart | undefined {
+	return z.safeParse(resultPartSchema, part).data;
+}
+
+const resultPartSchema = z.discriminatedUnion("type", [
+	z.object({ type: z.literal("text"), text: z.string() }),
+	z.object({ type: z.literal("image"), data: z.string(), mimeType: z.string() }),
+]);
 
 const openCallSchema = z.object({
 	id: z.string(),
@@ -109,10 +125,5 @@ const openCallSchema = z.object({
 const endedCallSchema = z.extend(openCallSchema, {
 	state: z.enum(["completed", "failed", "cancelled", "orphaned"]),
 	finished: z.number(),
-	content: z.array(
-		z.discriminatedUnion("type", [
-			z.object({ type: z.literal("text"), text: z.string() }),
-			z.object({ type: z.literal("image"), data: z.string(), mimeType: z.string() }),
-		]),
-	),
+	content: z.array(resultPartSchema),
 });

@@ -141,12 +141,13 @@ function isOldEnough({ disk, root, now, olderThanMs }: PruneOptions, address: st
 	return now() - noted >= dayMs;
 }
 
-/** Mail that waits, or was claimed and is not in a conversation, or has a new text that is not sent. A box that is no folder holds none. */
+/** Mail that waits, or was claimed and is not in a conversation, or has a new text that is not sent; a call whose end is no mail yet. A box that is no folder holds none. */
 function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean> {
 	for (const [box, suffix] of [
 		["new", ""],
 		["cur", ".open"],
 		["tmp", ".edit"],
+		["calls", ".json"],
 	] as const) {
 		const path = join(folder, box);
 		if (disk.entry(path) !== "folder") continue;

@@ -3,8 +3,8 @@ import { readFile } from "node:fs/promises";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Conversation } from "./handover.ts";
 
-/** The conversation of a Pi session, as the hand-over sees it. */
-export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext): Conversation {
+/** The conversation of a Pi session, as the hand-over sees it; `onRun` is told of each run that mail is to start. */
+export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext, onRun: () => void): Conversation {
 	return {
 		isIdle: () => ctx.isIdle(),
 		entries: () => ctx.sessionManager.getEntries(),
@@ -14,6 +14,7 @@ export function openConversation(pi: ExtensionAPI, ctx: ExtensionContext): Conve
 		},
 		add(message, startsRun) {
 			endLastLine(ctx.sessionManager.getSessionFile());
+			if (startsRun) onRun();
 			pi.sendMessage(message, startsRun ? { triggerTurn: true, deliverAs: "steer" } : { triggerTurn: false });
 		},
 	};

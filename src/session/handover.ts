@@ -104,6 +104,8 @@ export interface HandoverParts {
 	isTakenOver: (arrival: Arrival) => boolean;
 	/** Whether mail other than replies stays in `new/`, since the user wants none. */
 	isOff: () => boolean;
+	/** Whether the user keeps the session from running: what it waits for itself waits here. */
+	isPaused: () => boolean;
 	/** Whether a mail that is no reply, or is the late answer to an ask, may start a run. */
 	mayWake: (envelope: Envelope) => boolean;
 	/** Whether the model has seen the result of this call before. */
@@ -326,6 +328,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			const hasMore = admitWaiting();
 			// Whoever took a mail over may have started a run.
 			if (!conversation.isIdle()) return false;
+			if (parts.isPaused()) return hasMore;
 			const { messages, wakes } = take();
 			if (messages.length === 0) return hasMore;
 			for (const [index, message] of messages.entries()) {

@@ -63,12 +63,13 @@ export type Note =
 	| { address: string; type: "settled"; replies: string[] }
 	/** The user wants no mail, or wants it again. */
 	| { address: string; type: "receiving"; isOn: boolean }
-	/** The user has paused the session, or lets it go on. */
-	| { address: string; type: "paused"; isOn: boolean }
+	/** The user has paused the session, or lets it go on; with this mail, if it was one that said so. */
+	| { address: string; type: "paused"; isOn: boolean; mail?: TakenMail | undefined }
 	/** A mail that another extension, or a call inside another tool's call, took over. */
 	| { address: string; type: "taken"; mail: TakenMail };
 
-interface TakenMail {
+/** A mail that has no text in the conversation. */
+export interface TakenMail {
 	id: string;
 	from: string;
 	kind: Envelope["kind"];
@@ -101,6 +102,8 @@ export interface Ledger {
 	readonly isReceiving: boolean;
 	/** Whether the user has paused the session. */
 	readonly isPaused: boolean;
+	/** The name of the last mail that paused it or let it go on; empty when there was none. */
+	readonly pausedBy: string;
 	/** Whether the model was given the result of this call by a tool. */
 	hasSeenResult(callId: string): boolean;
 	/** How many mails were read or taken over. */
@@ -122,6 +125,7 @@ export function createLedger(address: string): Ledger {
 	const open = new Map<string, PlannedReply>();
 	let isReceiving = true;
 	let isPaused = false;
+	let pausedBy = "";
 	const seenResults = new Set<string>();
 	let seen = 0;
 
@@ -173,6 +177,8 @@ export function createLedger(address: string): Ledger {
 				return;
 			case "paused":
 				isPaused = note.isOn;
+				pausedBy = note.mail?.file ?? pausedBy;
+				if (note.mail !== undefined) add(note.mail, entryId);
 				return;
 			case "taken":
 				add(note.mail, entryId);
@@ -223,6 +229,9 @@ export function createLedger(address: string): Ledger {
 		get isPaused() {
 			return isPaused;
 		},
+		get pausedBy() {
+			return pausedBy;
+		},
 		hasSeenResult: (callId) => seenResults.has(callId),
 		get readCount() {
 			return readCount;
@@ -262,6 +271,8 @@ const plannedReply = z.object({
 	files: z.optional(z.array(z.string())),
 });
 
+const takenMail = z.object({ id: z.string(), from: z.string(), kind, file: z.optional(z.string()) });
+
 const note = z.discriminatedUnion("type", [
 	z.object({
 		address: z.string(),
@@ -272,12 +283,8 @@ const note = z.discriminatedUnion("type", [
 	}),
 	z.object({ address: z.string(), type: z.literal("settled"), replies: z.array(z.string()) }),
 	z.object({ address: z.string(), type: z.literal("receiving"), isOn: z.boolean() }),
-	z.object({ address: z.string(), type: z.literal("paused"), isOn: z.boolean() }),
-	z.object({
-		address: z.string(),
-		type: z.literal("taken"),
-		mail: z.object({ id: z.string(), from: z.string(), kind, file: z.optional(z.string()) }),
-	}),
+	z.object({ address: z.string(), type: z.literal("paused"), isOn: z.boolean(), mail: z.optional(takenMail) }),
+	z.object({ address: z.string(), type: z.literal("taken"), mail: takenMail }),
 ]);
 
 /** What a tool's result keeps beside the results of calls that it has shown the model. */

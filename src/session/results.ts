@@ -1,5 +1,5 @@
 import { uuidOf } from "../mail/address.ts";
-import type { CallStore, EndedCall, ResultPart } from "../mail/call-store.ts";
+import type { CallStore, EndedCall, OpenCall, ResultPart } from "../mail/call-store.ts";
 import { errorReason } from "../mail/disk.ts";
 import { maxBodyBytes } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
@@ -9,8 +9,8 @@ import { start } from "../mail/text.ts";
 export interface Results {
 	/** Keeps how a call ended and makes it mail; false when the disk did not take it yet. The same call makes one mail. */
 	end(call: EndedCall): boolean;
-	/** Ends the calls that a process has left open; what is `isLive` goes on. Throws the disk's errors. */
-	endLeft(isLive: (id: string) => boolean): void;
+	/** Ends the calls that a process has left open; what is `isLive` goes on. False when not all of them could be. */
+	endLeft(isLive: (id: string) => boolean): boolean;
 }
 
 interface ResultsParts {
@@ -42,13 +42,33 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 		}
 	}
 
+	function listOpen(failed: (error: unknown) => void): OpenCall[] {
+		try {
+			return store.listOpen(failed);
+		} catch (error) {
+			failed(error);
+			return [];
+		}
+	}
+
 	return {
 		end,
 		endLeft(isLive) {
-			for (const open of store.listOpen()) {
+			let isDone = true;
+			const failed = (error: unknown) => {
+				isDone = false;
+				warn(`a call in ${address} cannot be looked at and is tried again: ${errorReason(error)}`);
+			};
+			for (const open of listOpen(failed)) {
 				if (isLive(open.id)) continue;
-				end(store.ended(open.id) ?? { ...open, state: "orphaned", finished: now(), content: [] });
+				try {
+					const ended = store.ended(open.id) ?? { ...open, state: "orphaned", finished: now(), content: [] };
+					isDone = end(ended) && isDone;
+				} catch (error) {
+					failed(error);
+				}
 			}
+			return isDone;
 		},
 	};
 }
@@ -60,7 +80,8 @@ function bodyOf(content: readonly ResultPart[], path: string): string {
 		.join("\n")
 		.trimEnd();
 	if (text.trim() === "") return "(no output)";
-	if (Buffer.byteLength(text) <= maxBodyBytes) return text;
+	// As it lies in the envelope, where a control character is six.
+	if (Buffer.byteLength(JSON.stringify(text)) <= maxBodyBytes) return text;
 	return `${start(text, maxCutBytes)}\n(The result was cut here; all of it is in ${path})`;
 }
 

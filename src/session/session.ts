@@ -34,7 +34,7 @@ import { createGate } from "./gate.ts";
 import { type Arrival, createHandover } from "./handover.ts";
 import { createHops } from "./hops.ts";
 import { createInbox } from "./inbox.ts";
-import { createLedger, type MailDetails, type Note, noteType } from "./ledger.ts";
+import { createLedger, type MailDetails, type Note, noteType, type TakenMail } from "./ledger.ts";
 import { createMessages } from "./messages.ts";
 import { createOutbox, type Outbox, type SendRefusal } from "./outbox.ts";
 import { createOverview, type Overview } from "./overview.ts";
@@ -193,12 +193,14 @@ export function openSession(
 	let isWriting = false;
 	/** Why this process itself ends the run: what is owed stays so, and is answered by the run that goes on with it. */
 	let cut: "pause" | "interrupt" | undefined;
-	/** A pause has ended a run, which goes on at its end. */
-	let isCutShort = false;
+	/** What has ended a run that has yet to go on. */
+	let cutShort: typeof cut;
 	/** Nobody will ever resume the session. */
 	let isOver = false;
 
-	const conversation = openConversation(pi, ctx);
+	const conversation = openConversation(pi, ctx, () => {
+		cutShort = undefined;
+	});
 	const ledger = createLedger(address);
 	ledger.read(conversation.entries());
 	const footer = createFooter(ctx);
@@ -240,6 +242,7 @@ export function openSession(
 		answersAsk: asks.take,
 		isTakenOver,
 		isOff,
+		isPaused: () => ledger.isPaused,
 		hasSeenResult: ledger.hasSeenResult,
 		control: controlledBy,
 		mayInterrupt,
@@ -273,8 +276,9 @@ export function openSession(
 		open: noteOpenCall,
 		end(call) {
 			const isDone = isOver || results.end(call);
-			if (isOver) store.close(call.id);
-			guarded(pump)();
+			if (isOver) guarded(() => store.close(call.id))();
+			// Later: whoever waits for this call hears of that first, and a session that ends starts no run for it.
+			setImmediate(guarded(pump));
 			return isDone;
 		},
 		ended: store.ended,
@@ -374,12 +378,16 @@ export function openSession(
 		return !ledger.isReceiving || ledger.isPaused;
 	}
 
-	/** Control mail: what has to last is noted before the mail is done with, and what ends with the process after. */
-	function controlledBy({ name, envelope }: OpenMail): void {
-		const wanted = envelope.x?.control;
+	/** Control mail: what has to last is noted together with the mail, and what ends with the process is done after. */
+	function controlledBy(mail: OpenMail): void {
+		const wanted = mail.envelope.x?.control;
 		const lasts = wanted?.op === "pause" || wanted?.op === "resume";
-		if (wanted !== undefined && lasts) control(wanted);
-		noteTaken({ name, envelope });
+		// One that could not be taken in before a later one was must not undo that.
+		if (lasts && mail.name > ledger.pausedBy) {
+			setPaused(wanted.op === "pause", takenMail(mail));
+			return;
+		}
+		noteTaken(mail);
 		if (wanted !== undefined && !lasts) control(wanted);
 	}
 
@@ -397,26 +405,26 @@ export function openSession(
 		}
 	}
 
-	function setPaused(isOn: boolean): void {
-		if (isOn === ledger.isPaused) return;
-		note({ address, type: "paused", isOn });
+	function setPaused(isOn: boolean, mail?: TakenMail): void {
+		const wasPaused = ledger.isPaused;
+		if (isOn === wasPaused && mail === undefined) return;
+		note({ address, type: "paused", isOn, mail });
+		if (isOn === wasPaused) return;
 		presence.update(receiving());
-		if (isOn) {
-			if (runStart === undefined) return;
+		if (isOn && runStart !== undefined) {
 			cut = "pause";
 			calls?.interrupt();
 			asks.interrupt();
-		} else {
-			if (cut === "pause") cut = undefined;
-			if (isCutShort && ctx.isIdle()) goOn();
-			isCutShort = false;
-		}
+			// A run that was stopped for it already goes on by another.
+		} else if (!isOn && cut === "pause" && ctx.signal?.aborted !== true) cut = undefined;
 		setImmediate(guarded(pump));
 	}
 
-	/** Starts the run again that a pause has ended. */
+	/** Starts a run that goes on with what was cut short, unless mail has started one. */
 	function goOn(): void {
-		const content = "[mailbox] The user paused this session, and lets it go on now.";
+		if (cutShort === undefined || ledger.isPaused || !ctx.isIdle()) return;
+		const content = goingOn[cutShort];
+		cutShort = undefined;
 		pi.sendMessage({ customType: noteType, content, display: true }, { triggerTurn: true });
 	}
 
@@ -446,8 +454,10 @@ export function openSession(
 		let hasMore = false;
 		// In print mode replies stay where they are, unless an ask waits for one of them.
 		if (!ctx.isIdle()) hasMore = (canWake || asks.isWaiting) && handover.whenBusy();
-		else if (canWake && gate.isOpen) hasMore = handover.whenIdle();
-		else inbox.look();
+		else if (canWake && gate.isOpen) {
+			hasMore = handover.whenIdle();
+			goOn();
+		} else inbox.look();
 		if (hasMore) setImmediate(guarded(pump));
 	}
 
@@ -505,11 +515,11 @@ export function openSession(
 	function recover(isRestart: boolean): void {
 		// First, and at once: a run that settles before must not answer what was answered already.
 		if (isRestart) guarded(answers.settleRestart)();
-		guarded(() => results.endLeft((id) => calls?.views().some((call) => call.id === id) === true))();
+		const areCallsEnded = results.endLeft((id) => calls?.views().some((call) => call.id === id) === true);
 		const done = (hasFailed: boolean) => {
 			isReady = true;
 			guarded(pump)();
-			if (hasFailed) retryLater(() => recover(false));
+			if (hasFailed || !areCallsEnded) retryLater(() => recover(false));
 			else startPruning(settings.read().pruneAfterDays * dayMs, () => {});
 		};
 		cancels.push(takeInLeftOvers({ mailbox, ledger, handover, answers, warn }, isRestart, done));
@@ -537,8 +547,8 @@ export function openSession(
 		return true;
 	}
 
-	function noteTaken({ name, envelope: { id, from, kind } }: Pick<OpenMail, "envelope" | "name">): void {
-		note({ address, type: "taken", mail: { id, from, kind, file: name } });
+	function noteTaken(mail: Pick<OpenMail, "envelope" | "name">): void {
+		note({ address, type: "taken", mail: takenMail(mail) });
 	}
 
 	function note(content: Note): void {
@@ -654,6 +664,7 @@ export function openSession(
 		agentStarted() {
 			if (runStart !== undefined) return;
 			runStart = { leaf: ctx.sessionManager.getLeafId() };
+			cutShort = undefined;
 			hops.started();
 			handover.runStarted();
 			shownHops = hops.count;
@@ -671,7 +682,8 @@ export function openSession(
 		turnEnded({ outcome, toolResults, entries }) {
 			isWriting = false;
 			if (cut === "pause") {
-				ctx.abort();
+				// A last answer is one, and what it answers goes back.
+				if (toolResults.length > 0) ctx.abort();
 				return undefined;
 			}
 			if (!isOwner || !isReady || outcome !== "completed" || toolResults.length === 0) return undefined;
@@ -687,7 +699,7 @@ export function openSession(
 			guarded(handover.conclude)();
 			isWriting = false;
 			const isCut = cut !== undefined && aborted;
-			if (isCut && cut === "pause") isCutShort = true;
+			if (isCut) cutShort = cut;
 			cut = undefined;
 			guarded(() => {
 				if (!isOwner || isCut) return;
@@ -715,6 +727,16 @@ export function openSession(
 			end(reason === "reload");
 		},
 	};
+}
+
+/** What the model is told where a run goes on that was cut short. */
+const goingOn = {
+	pause: "[mailbox] The user paused this session, and lets it go on now.",
+	interrupt: "[mailbox] Mail that interrupts has ended your last answer. Go on.",
+};
+
+function takenMail({ name, envelope: { id, from, kind } }: Pick<OpenMail, "envelope" | "name">): TakenMail {
+	return { id, from, kind, file: name };
 }
 
 /** How long after a change the settings are read at each look. */

@@ -266,7 +266,7 @@ describe("/mailbox", () => {
 			const words = (await offered("")) ?? [];
 			expect(words.slice(0, 2)).toEqual([unnamed, named]);
 			expect(words.slice(2).map(([value]) => value)).toEqual([
-				...["off", "on", "prune"],
+				...["off", "on", "pause", "resume", "prune"],
 				...["inbox", "sent", "waiting", "sessions", "doctor"],
 			]);
 			expect(await offered("of")).toEqual([["off", "off", "keep mail waiting"]]);

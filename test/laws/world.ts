@@ -1,10 +1,10 @@
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { vi } from "vitest";
-import sessionMail from "../../src/index.ts";
 import { systemProcesses } from "../../src/mail/process.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import type { Machine } from "../../src/session/session.ts";
+import { callsHost, type Job } from "../support/calls.ts";
 import { type FaultyDisk, faultyDisk, type Operation } from "../support/disk.ts";
 import { later } from "../support/fake-machine.ts";
 import { FakePi, type FakePiOptions, machine } from "../support/fake-pi.ts";
@@ -14,6 +14,8 @@ import { type Mail, mailsIn, type State, stateOf } from "./states.ts";
 export interface World {
 	readonly root: string;
 	readonly faults: FaultyDisk;
+	/** The calls of bash that models have made, where the settings name it. */
+	readonly jobs: readonly Job[];
 	/** Those that run now, by name. */
 	readonly pis: Map<string, FakePi>;
 	/** Starts a session, or one again that ended: from its file, or with its id when it has none. */
@@ -47,14 +49,14 @@ const processes = systemProcesses();
 /** Thousands of small trees: where there is a file system in memory, they need not wait for a disk. */
 const memory = ["/dev/shm"].find((folder) => existsSync(folder));
 
-export function openWorld(durability: "durable" | "fast" = "fast"): World {
+export function openWorld(durability: "durable" | "fast" = "fast", settings: object = {}): World {
 	const base = machine.home;
 	const home = mkdtempSync(join(memory ?? base, "world-"));
 	machine.home = home;
 	vi.stubEnv("XDG_STATE_HOME", join(home, "state"));
 	const root = mailRoot();
 	const settingsFile = join(home, "session-mail.json");
-	writeFileSync(settingsFile, JSON.stringify({ durability }));
+	writeFileSync(settingsFile, JSON.stringify({ durability, ...settings }));
 	const faults = faultyDisk();
 	const parts: Machine = {
 		disk: faults.disk,
@@ -64,6 +66,7 @@ export function openWorld(durability: "durable" | "fast" = "fast"): World {
 		settingsFile: () => settingsFile,
 		whileAlone: (_root, work) => work(() => {}),
 	};
+	const { jobs, extension } = callsHost();
 	const pis = new Map<string, FakePi>();
 	const all: { name: string; pi: FakePi }[] = [];
 	const atDeath = join(home, "at-death");
@@ -81,11 +84,13 @@ export function openWorld(durability: "durable" | "fast" = "fast"): World {
 	const world: World = {
 		root,
 		faults,
+		jobs,
 		pis,
 		async start(name, options = {}) {
 			const earlier = all.findLast((one) => one.name === name)?.pi;
 			const pi = new FakePi({
-				extensions: [(api) => api.on("agent_end", () => world.beforeSettle()), (api) => sessionMail(api, parts)],
+				extensions: [(api) => api.on("agent_end", () => world.beforeSettle()), extension(parts)],
+				builtIns: ["bash"],
 				...(earlier === undefined ? {} : existsSync(earlier.file) ? { file: earlier.file } : { id: earlier.address }),
 				...options,
 			});

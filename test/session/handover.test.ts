@@ -591,6 +591,7 @@ describe("a fault on the way", () => {
 				return false;
 			},
 			isOff: () => false,
+			isPaused: () => false,
 			mayWake: () => true,
 			hasSeenResult: ledger.hasSeenResult,
 			control: () => {},

@@ -300,3 +300,23 @@ describe("mail is noticed", () => {
 		expect([calls, vi.getTimerCount()]).toEqual([0, 0]);
 	});
 });
+
+describe("what is not left waiting while the session is busy", () => {
+	test("SMB-041 are answers, control mail, and interrupts unless they are to wait", () => {
+		const reply = sent(sender, { kind: "reply" });
+		const control = sent(sender, { kind: "control", body: "pause", control: { op: "pause" } });
+		const interrupt = sent(sender, { kind: "request", priority: "interrupt" });
+		const request = sent(sender, { kind: "request" });
+		expect(ids(inbox.claimExpected(false).mails)).toEqual([reply, control]);
+		expect(inbox.waitingCount).toBe(2);
+		expect(ids(inbox.claimExpected(true).mails)).toEqual([interrupt]);
+		expect(ids(inbox.claimExpected(true).mails)).toEqual([]);
+		expect(ids(inbox.claim(20).mails)).toEqual([request]);
+	});
+
+	test("SMB-029 are results of the session's own calls, and of nobody else's", () => {
+		const own = sent(root.open(bob, { durability: "fast" }), { to: bob, kind: "result" });
+		sent(sender, { kind: "result" });
+		expect(ids(inbox.claimExpected(true).mails)).toEqual([own]);
+	});
+});

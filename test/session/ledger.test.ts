@@ -145,3 +145,49 @@ describe("what a session's entries prove, design L1 and 4.9", () => {
 		expect(owed()).toEqual(["b", "c"]);
 	});
 });
+
+describe("calls and pauses", () => {
+	const seenResults = (address: string, calls: unknown) => ({ seenResults: { address, calls } });
+	const toolResult = (details: unknown, role = "toolResult") => entry("message", { message: { role, details } });
+
+	test("SMB-030 the result of a call is seen when a tool has shown it, and no other is", () => {
+		add(toolResult({ id: "call-1", ...seenResults("me", ["call-1", "call-2"]) }));
+		expect(["call-1", "call-2", "call-3", ""].map(ledger.hasSeenResult)).toEqual([true, true, false, false]);
+		expect([ledger.readCount, owed()]).toEqual([0, []]);
+	});
+
+	test.each<[string, () => unknown]>([
+		["of a fork's parent", () => toolResult(seenResults("parent", ["call-1"]))],
+		["that no tool has shown", () => toolResult(seenResults("me", ["call-1"]), "user")],
+		["that is no list", () => toolResult(seenResults("me", "call-1"))],
+	])("D7 a result %s is not seen", (_what, added) => {
+		add(added());
+		expect(ledger.hasSeenResult("call-1")).toBe(false);
+	});
+
+	test("SMB-043 the session is paused as its last word says", () => {
+		expect(ledger.isPaused).toBe(false);
+		add(note({ type: "paused", isOn: true }));
+		expect(ledger.isPaused).toBe(true);
+		add(note({ type: "paused", isOn: false }));
+		expect(ledger.isPaused).toBe(false);
+	});
+
+	test("SMB-043 the pause of a fork's parent is none", () => {
+		add(note({ address: "parent", type: "paused", isOn: true }));
+		expect(ledger.isPaused).toBe(false);
+	});
+
+	test("SMB-044 a pause and the mail that asked for it are one entry: neither is there without the other", () => {
+		add(note({ type: "paused", isOn: true, mail: { id: "a", from: "alice", kind: "control", file: "a.json" } }));
+		expect([ledger.isPaused, ledger.has({ from: "alice", id: "a" }), ledger.readCount]).toEqual([true, true, 0]);
+		expect(ledger.pausedBy).toBe("a.json");
+		add(note({ type: "paused", isOn: false }));
+		expect(ledger.pausedBy).toBe("a.json");
+	});
+
+	test("control mail that was done is done with, and is not counted as read", () => {
+		add(note({ type: "taken", mail: { id: "a", from: "alice", kind: "control" } }));
+		expect([ledger.has({ from: "alice", id: "a" }), ledger.readCount, owed()]).toEqual([true, 0, []]);
+	});
+});

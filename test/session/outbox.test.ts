@@ -4,13 +4,19 @@ import { describe, expect, test, vi } from "vitest";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import type { MailKind } from "../../src/mail/envelope.ts";
 import type { Processes } from "../../src/mail/process.ts";
-import { openRunning } from "../../src/mail/running.ts";
+import { openRunning, type SessionFields } from "../../src/mail/running.ts";
 import type { WakeOn } from "../../src/mail/wake-on.ts";
 import { createOutbox } from "../../src/session/outbox.ts";
 import { alice, bob, carol, dayMs, fail, startMs, testRoot, watchedDisk } from "../support/disk.ts";
 
 /** An outbox of Alice; Bob runs, Carol has a mailbox and does not run. */
-function setUp({ hopLimit = 5, isDurable = true, wakeOn = undefined as WakeOn | undefined, isQuick = false } = {}) {
+function setUp({
+	hopLimit = 5,
+	isDurable = true,
+	wakeOn = undefined as WakeOn | undefined,
+	isQuick = false,
+	bobs = {} as Partial<SessionFields>,
+} = {}) {
 	const root = testRoot();
 	let fails: { name: string; pathEnd: string } | undefined;
 	const disk = watchedDisk(({ name, paths }) => {
@@ -30,7 +36,7 @@ function setUp({ hopLimit = 5, isDurable = true, wakeOn = undefined as WakeOn | 
 		warn: () => {},
 	});
 	running.own(alice, { name: "alice", cwd: "/work", state: "idle", waitingOn: "" });
-	running.own(bob, { name: "bob", cwd: "/work", state: "idle", waitingOn: "", wakeOn });
+	running.own(bob, { name: "bob", cwd: "/work", state: "idle", waitingOn: "", wakeOn, ...bobs });
 	for (const address of [bob, carol]) root.open(address);
 	const mailbox = root.open(alice, { disk, durability: isDurable ? "durable" : "fast" });
 	const outbox = createOutbox({
@@ -248,5 +254,70 @@ describe("the outbox", () => {
 				message: `Nothing was sent: sessions have woken each other ${hops} times in a row, and the limit is 3. A person who types in either session starts the count again.`,
 			});
 		}
+	});
+});
+
+describe("an interrupt", () => {
+	const interrupt = (draft: object = {}) => ({ to: "bob", ...mail, priority: "interrupt" as const, ...draft });
+	const refused = "Its user has not let this session interrupt it: it was sent as mail that does not.";
+
+	function send(interruptFrom: string[] | undefined, draft: object = {}) {
+		const { outbox } = setUp({ bobs: { interruptFrom } });
+		const sent = outbox.send(interrupt(draft));
+		if (!sent.ok) throw new Error(sent.message);
+		return { priority: sent.envelope.x?.priority, notes: sent.notes };
+	}
+
+	test.each([[["*"]], [["carol", "alice"]], [[alice]]])("SMB-040 of a model passes where %j may", (interruptFrom) => {
+		expect(send(interruptFrom)).toEqual({ priority: "interrupt", notes: [] });
+	});
+
+	test.each([[undefined], [[]], [["bob"]], [[bob, "ali"]]])(
+		"SMB-040 of a model is sent as other mail, and it is told so, where %j may",
+		(interruptFrom) => {
+			expect(send(interruptFrom)).toEqual({ priority: undefined, notes: [refused] });
+			expect(send(interruptFrom, { kind: "ask" })).toEqual({ priority: undefined, notes: [refused] });
+		},
+	);
+
+	test("SMB-039 of a person always passes: as a request, and from a program", () => {
+		expect(send([], { kind: "request" })).toEqual({ priority: "interrupt", notes: [] });
+		expect(send([], { program: true })).toEqual({ priority: "interrupt", notes: [] });
+	});
+
+	test("is nothing that other mail has", () => {
+		expect(send(["*"], { priority: undefined })).toEqual({ priority: undefined, notes: [] });
+	});
+});
+
+describe("control", () => {
+	test("SMB-043 is mail of its own kind, of which no copy is kept", () => {
+		const { outbox, root } = setUp({ bobs: { accepts: ["control"] } });
+		const sent = outbox.control("bob", { op: "cancel", calls: ["call-0123456789abcdef"] });
+		expect(sent).toMatchObject({
+			ok: true,
+			envelope: { kind: "control", to: bob, x: { control: { op: "cancel", calls: ["call-0123456789abcdef"] } } },
+			recipient: { address: bob },
+		});
+		expect([root.names(bob, "new").length, root.names(alice, "sent").length]).toEqual([1, 0]);
+	});
+
+	test.each<[string, Partial<SessionFields>, string, string]>([
+		[carol, {}, "not_running", `Nothing was done: ${carol} is not running.`],
+		["bob", {}, "not_accepted", "Nothing was done: bob runs an older version of pi-session-mail; restart Pi there."],
+		["bob", { program: true, accepts: [] }, "not_accepted", "Nothing was done: bob is a program."],
+	])("D21 of %s with %j is refused", (to, bobs, code, message) => {
+		const { outbox, root } = setUp({ bobs });
+		expect(outbox.control(to, { op: "pause" })).toEqual({ ok: false, code, message });
+		expect([...root.names(bob, "new"), ...root.names(carol, "new")]).toEqual([]);
+	});
+
+	test("of nobody is refused as all mail to nobody", () => {
+		expect(setUp().outbox.control("dave", { op: "pause" })).toMatchObject({ ok: false, code: "unknown" });
+	});
+
+	test("L4 whoever sends mail to a session that is paused is told that it waits", () => {
+		const sent = setUp({ bobs: { paused: true } }).outbox.send({ to: "bob", ...mail });
+		expect(sent).toMatchObject({ notes: ["That session is paused; the mail waits until its user lets it go on."] });
 	});
 });

@@ -348,8 +348,11 @@ test("PSM-088 the schema of the settings allows what the settings allow", () => 
 		"$schema",
 		"durability",
 		"hopLimit",
+		"interruptCompletions",
+		"interruptFrom",
 		"pruneAfterDays",
 		"shortcut",
+		"toolPolicy",
 		"wakeOn",
 	]);
 	expect(schema.required ?? []).toEqual([]);

@@ -34,6 +34,8 @@ export interface FakePiOptions {
 	readonly isSaved?: boolean;
 	/** In load order. Default: this package. */
 	readonly extensions?: readonly Extension[];
+	/** The tools of Pi itself that are switched on. They do nothing. Default: none. */
+	readonly builtIns?: readonly string[];
 }
 
 /** What the model and the person do in a run. */
@@ -120,6 +122,7 @@ export class FakePi {
 	readonly #listeners = new Set<TerminalListener>();
 
 	readonly #extensions: readonly Extension[];
+	readonly #builtIns: readonly string[];
 	#generation: Generation = { isStale: true, handlers: [] };
 	#run: Run | undefined;
 	#isCompacting = false;
@@ -132,7 +135,7 @@ export class FakePi {
 	#queue: Message[] = [];
 
 	constructor(options: FakePiOptions = {}) {
-		const { file, id, name, mode = "rpc", isSaved = true, extensions = [sessionMail] } = options;
+		const { file, id, name, mode = "rpc", isSaved = true, extensions = [sessionMail], builtIns = [] } = options;
 		const fields = id === undefined ? {} : { id };
 		if (file !== undefined) this.session = SessionManager.open(file);
 		else if (isSaved) this.session = SessionManager.create(machine.home, join(machine.home, "sessions"), fields);
@@ -140,6 +143,7 @@ export class FakePi {
 		if (name !== undefined) this.session.appendSessionInfo(name);
 		this.mode = mode;
 		this.#extensions = extensions;
+		this.#builtIns = builtIns;
 		machine.sessions.add(this);
 	}
 
@@ -599,7 +603,7 @@ export class FakePi {
 
 	/** What the transcript says last of each tool; one of which it says nothing is on. */
 	#activeTools(): string[] {
-		const active = new Set(this.tools.keys());
+		const active = new Set([...this.tools.keys(), ...this.#builtIns]);
 		for (const entry of this.session.getBranch()) {
 			if (entry.type !== "message" || entry.message.role !== "system") continue;
 			for (const { name } of entry.message.toolsRemoved ?? []) active.delete(name);
@@ -619,7 +623,13 @@ export class FakePi {
 			registerTool: (tool: Tool) => {
 				if (!this.tools.has(tool.name)) this.tools.set(tool.name, tool);
 			},
-			getAllTools: () => [...this.tools.values()],
+			getAllTools: () => [
+				...[...this.tools.values()].map((tool) => ({ ...tool, sourceInfo: { source: "local" } })),
+				...this.#builtIns
+					.filter((name) => !this.tools.has(name))
+					.map((name) => ({ name, sourceInfo: { source: "builtin" } })),
+			],
+			getSettings: () => ({}),
 			getActiveTools: () => this.#activeTools(),
 			registerMessageRenderer: (customType: string, renderer: MessageRenderer) => {
 				this.renderers.set(customType, renderer);

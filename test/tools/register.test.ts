@@ -50,12 +50,15 @@ describe("the model's tools", () => {
 			["session_mail_list", [], []],
 			["session_mail_ask", ["to", "message", "id"], ["to", "message"]],
 			["session_mail_reply", ["ask", "message"], ["ask", "message"]],
-			["session_mail_send", ["to", "message", "id", "quiet"], ["to", "message"]],
+			["session_mail_send", ["to", "message", "id", "quiet", "interrupt"], ["to", "message"]],
 		]);
 		for (const { parameters: schema } of definitions()) {
 			expect(schema).toMatchObject({ type: "object", additionalProperties: false });
 			for (const [name, { type, description }] of Object.entries(schema.properties)) {
-				expect([type, description.length > 0]).toEqual([name === "quiet" ? "boolean" : "string", true]);
+				expect([type, description.length > 0]).toEqual([
+					["quiet", "interrupt"].includes(name) ? "boolean" : "string",
+					true,
+				]);
 			}
 		}
 	});

@@ -27,7 +27,7 @@ const mail: MailDetails = {
 
 interface Shown {
 	details?: unknown;
-	content?: string | { type: "text"; text: string }[];
+	content?: string | ({ type: "text"; text: string } | { type: "image"; data: string; mimeType: string })[];
 	expanded?: boolean;
 	width?: number;
 	outputPad?: number;
@@ -115,7 +115,14 @@ describe("a mail in the transcript", () => {
 	test("of a form that this version does not know is left to Pi", () => {
 		expect(render({ details: null })).toBeUndefined();
 		expect(render({ details: { mail: { ...mail, kind: "parcel" } } })).toBeUndefined();
-		expect(render({ content: [{ type: "text", text: "x" }] })).toBeUndefined();
+	});
+
+	test("that has images beside its text says so where they are", () => {
+		const content = [
+			{ type: "text" as const, text: "all of it" },
+			{ type: "image" as const, data: "", mimeType: "image/png" },
+		];
+		expect(plain(render({ content, expanded: true }))?.slice(1)).toEqual([" all of it", " (image)"]);
 	});
 
 	/** Texts in which terminals and libraries count columns differently. */

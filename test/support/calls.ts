@@ -1,0 +1,52 @@
+import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import { createCalls } from "../../src/calls/index.ts";
+import type { Host } from "../../src/calls/wrap.ts";
+import sessionMail from "../../src/index.ts";
+import type { Machine } from "../../src/session/session.ts";
+import type { Tool } from "../../src/tools/tool.ts";
+
+type Result = Awaited<ReturnType<Tool["execute"]>>;
+
+/** A call of the bash of {@link callsHost}. */
+export interface Job {
+	command: string;
+	isStopped: boolean;
+	/** Ends it with this as what it printed. */
+	end(text: string): void;
+	/** Ends it with this result. */
+	endWith(content: Result["content"]): void;
+}
+
+/** As much of Pi's own module as calls use: a bash whose calls end when a test says so, or when they are stopped. */
+export function callsHost() {
+	const jobs: Job[] = [];
+	const bash: Tool = {
+		name: "bash",
+		label: "bash",
+		description: "Runs a command",
+		parameters: { type: "object", properties: { command: { type: "string" } } },
+		execute(_id, params, signal) {
+			const { promise, resolve, reject } = Promise.withResolvers<Result>();
+			const job: Job = {
+				command: String(Reflect.get(Object(params), "command")),
+				isStopped: signal?.aborted === true,
+				end: (text) => job.endWith([{ type: "text", text }]),
+				endWith: (content) => resolve({ content, details: undefined }),
+			};
+			jobs.push(job);
+			signal?.addEventListener("abort", () => {
+				job.isStopped = true;
+				reject(new Error("Command aborted"));
+			});
+			return promise;
+		},
+	};
+	const host = { createBashToolDefinition: () => bash } as unknown as Host;
+	return {
+		jobs,
+		host,
+		/** This package, with what suspends calls, as `extension.js` loads it. */
+		extension: (machine: Machine) => (pi: ExtensionAPI) =>
+			sessionMail(pi, machine, (policy) => createCalls(pi, host, policy)),
+	};
+}
