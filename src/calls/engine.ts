@@ -1,7 +1,7 @@
 import type { AgentToolResult, AgentToolUpdateCallback } from "@earendil-works/pi-coding-agent";
 import { type EndedCall, type OpenCall, type ResultPart, resultPartOf } from "../mail/call-store.ts";
 import { randomName } from "../mail/running-folder.ts";
-import { field } from "../mail/text.ts";
+import { field, firstLine } from "../mail/text.ts";
 import type { CallsParts, CallView } from "../session/calls.ts";
 
 /** What a tool returns. */
@@ -39,6 +39,8 @@ export interface Engine {
 	mailCame(): void;
 	/** The calls that run or wait for their turn, in the order in which they were made. */
 	views(): CallView[];
+	/** The last of those that have ended after they were detached, the newest first. */
+	recent(): CallView[];
 	/** Ends all calls; those that are detached become mail as cancelled. */
 	close(): void;
 }
@@ -69,6 +71,8 @@ interface Wait {
 /** Most entries of progress that are kept of a call, and most characters of one. */
 const maxProgress = 50;
 const maxProgressLength = 200;
+/** Most calls that have ended and are still listed. */
+const maxRecent = 50;
 /** How long a cancelled call has to end by itself. */
 const graceMs = 5000;
 /** How long after the disk refused a result it is tried again. */
@@ -76,6 +80,7 @@ const retryMs = 30_000;
 
 export function createEngine(parts: CallsParts): Engine {
 	const live = new Map<string, LiveCall>();
+	const recent: CallView[] = [];
 	const queue: (() => void)[] = [];
 	const waits = new Set<Wait>();
 	const timers = new Set<NodeJS.Timeout>();
@@ -145,11 +150,17 @@ export function createEngine(parts: CallsParts): Engine {
 	/** The call has ended by itself, or was given up. */
 	function finish(call: LiveCall): void {
 		if (!live.has(call.id) || call.outcome === undefined || isClosed) return;
-		if (!parts.end(endedCall(call, call.outcome, parts.now()))) {
+		const ended = endedCall(call, call.outcome, parts.now());
+		if (!parts.end(ended)) {
 			later(retryMs, () => finish(call));
 			return;
 		}
 		live.delete(call.id);
+		recent.unshift({ ...viewOf(call), state: ended.state, finished: ended.finished });
+		recent.splice(maxRecent);
+		recent[0]?.progress.push(
+			firstLine(ended.content.map((part) => ("text" in part ? part.text : "(image)")).join("\n")),
+		);
 		for (const wait of [...waits]) if (wait.ids.has(call.id)) wait.end({ by: "call", id: call.id });
 		parts.changed();
 	}
@@ -277,11 +288,8 @@ export function createEngine(parts: CallsParts): Engine {
 		mailCame() {
 			if (waits.size > 0 && parts.hasMail()) for (const wait of [...waits]) wait.end({ by: "mail" });
 		},
-		views: () =>
-			[...live.values()].map(({ id, tool, arguments: args, started, state, progress, isDetached }) => ({
-				...{ id, tool, arguments: args, started, state, isDetached },
-				progress: [...progress],
-			})),
+		views: () => [...live.values()].map(viewOf),
+		recent: () => [...recent],
 		close() {
 			const calls = [...live.values()];
 			for (const call of calls) {
@@ -298,6 +306,10 @@ export function createEngine(parts: CallsParts): Engine {
 			live.clear();
 		},
 	};
+}
+
+function viewOf({ id, tool, arguments: args, started, state, progress, isDetached }: LiveCall): CallView {
+	return { id, tool, arguments: args, started, state, isDetached, progress: [...progress] };
 }
 
 function endedCall(call: LiveCall, outcome: Outcome, finished: number): EndedCall {

@@ -36,6 +36,7 @@ export function createCalls(pi: ExtensionAPI, host: Host, policy: () => ToolPoli
 				cancel: engine.cancel,
 				mailCame: engine.mailCame,
 				views: engine.views,
+				recent: engine.recent,
 				problems: () => problems,
 				close() {
 					engine.close();

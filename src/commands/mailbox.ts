@@ -43,7 +43,8 @@ export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, s
 			const session = current();
 			const typed = argument.trim();
 			const tab = tabs.find((word) => word === typed);
-			if (tab !== undefined && ctx.mode === "tui" && session !== undefined) await screen.open(ctx, tab);
+			const isShown = tab !== "calls" || session?.calls !== undefined;
+			if (tab !== undefined && ctx.mode === "tui" && session !== undefined && isShown) await screen.open(ctx, tab);
 			else if (tab === "doctor") await showFindings(diagnose(ctx), ctx);
 			else if (session === undefined && tab !== undefined)
 				refuse(ctx, typed, `The mailbox cannot be shown: this session has none, because ${reasonOff()}.`);
@@ -135,6 +136,7 @@ const ownWords = {
 	sent: "show what this session sent",
 	waiting: "show who waits for whom",
 	sessions: "show the running sessions",
+	calls: "show the calls that go on by themselves",
 	doctor: "look for what is wrong, and how to mend it",
 };
 

@@ -1,7 +1,8 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type Envelope } from "../mail/envelope.ts";
+import { awaitsAnswer, type Control, type Envelope } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
+import type { RunningSession } from "../mail/running.ts";
 import { field, textLines } from "../mail/text.ts";
 import { canAnswer, type Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
@@ -100,6 +101,7 @@ export function createScreenControl(
 	): Promise<Said | undefined> {
 		try {
 			if (action.type === "write") return await write(ctx, session, memory, action.to);
+			if (action.type === "control") return await control(ctx, session, action.to, action.control);
 			const { listed } = action;
 			if (action.type === "delete") return await remove(ctx, session, listed);
 			const found = session.overview.whole(listed);
@@ -216,6 +218,26 @@ export function createScreenControl(
 		});
 	}
 
+	async function control(
+		ctx: ExtensionContext,
+		session: MailSession,
+		{ address }: RunningSession,
+		wanted: Control,
+	): Promise<Said | undefined> {
+		const who = nameOf(session, address);
+		const question = questions[wanted.op];
+		if (question !== undefined) {
+			const isMeant = await isSure(ctx, question.ask(who), question.yes);
+			if (!isMeant || current() !== session) return undefined;
+		}
+		if (address === session.mailbox.address) session.control(wanted);
+		else {
+			const sent = session.outbox.control(address, wanted);
+			if (!sent.ok) return failed(sent.message);
+		}
+		return { text: `${who} ${wishes[wanted.op]}.`, isError: false };
+	}
+
 	async function remove(ctx: ExtensionContext, session: MailSession, listed: Listed): Promise<Said | undefined> {
 		const question = `Delete this dead mail?\nIt was never read. Its file goes:\n${field(listed.path, 512)}`;
 		if (!(await isSure(ctx, question, "Delete it")) || current() !== session) return undefined;
@@ -258,6 +280,20 @@ function focusedIn(components: readonly object[]): Focusable | undefined {
 function isFocusable(component: object): component is Focusable {
 	return "focused" in component && typeof component.focused === "boolean";
 }
+
+/** What a session is told to do. */
+const wishes: Record<Control["op"], string> = {
+	pause: "is told to pause: mail starts no turn until it may go on",
+	resume: "is told to go on",
+	stop: "is told to end its run",
+	cancel: "is told to cancel its calls",
+};
+
+/** What is asked before what cannot be undone. */
+const questions: Partial<Record<Control["op"], { ask: (who: string) => string; yes: string }>> = {
+	stop: { ask: (who) => `End the run of ${who}, as Esc there would?`, yes: "End it" },
+	cancel: { ask: (who) => `Cancel all calls of ${who} that go on by themselves?`, yes: "Cancel them" },
+};
 
 /** Asks a person, who has to do more than press Enter to say yes. */
 async function isSure(ctx: ExtensionContext, question: string, yes: string): Promise<boolean> {

@@ -21,6 +21,8 @@ export function* describe(session: MailSession, tab: Exclude<Tab, "doctor">): Ge
 			return waiting(session);
 		case "sessions":
 			return sessionTable(session);
+		case "calls":
+			return callTable(session);
 	}
 }
 
@@ -83,6 +85,17 @@ function sessionTable({ overview, sessions, mailbox }: MailSession): string {
 		];
 	});
 	return [`Sessions: ${running.length} running`, ...aligned(rows), ...more(running.length)].join("\n");
+}
+
+function callTable({ calls }: MailSession): string {
+	if (calls === undefined) return "No call is suspended here: toolPolicy in the settings names none.";
+	const shown = [...calls.views().filter(({ isDetached }) => isDetached), ...calls.recent()];
+	if (shown.length === 0) return "No call goes on by itself.";
+	const rows = shown.map(({ id, state, tool, arguments: args, started, finished = Date.now(), progress }) => {
+		const seconds = Math.max(0, Math.round((finished - started) / 1000));
+		return [state, `${seconds} s`, id, field(tool, 40), field(progress.at(-1) ?? args, 100)];
+	});
+	return aligned(rows).join("\n");
 }
 
 function mailTable({ overview }: MailSession, list: readonly Listed[]): string[] {

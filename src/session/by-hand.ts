@@ -1,11 +1,14 @@
 import { errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type Envelope, type MailKind } from "../mail/envelope.ts";
+import { awaitsAnswer, type Envelope, isExpected, type MailKind } from "../mail/envelope.ts";
 import type { Mailbox, OpenMail } from "../mail/mailbox.ts";
 import type { Answers } from "./answers.ts";
 import type { Handover } from "./handover.ts";
 import type { Inbox } from "./inbox.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Listed } from "./overview.ts";
+
+/** Kinds that can wait: answers, results and control mail never do. */
+export type Holdable = Exclude<MailKind, "reply" | "result" | "control">;
 
 /** What a person did with a mail of the inbox; the message says it in one sentence. */
 export interface ByHandOutcome {
@@ -23,7 +26,7 @@ export interface ByHand {
 	/** Ends a mail that waits: a request or ask is answered `failed`, a message is never shown to the model. */
 	drop(listed: Listed, mail: Envelope): ByHandOutcome;
 	/** Keeps a request, ask or message that nobody has claimed yet from being claimed, over restarts too, until `release`. */
-	hold(listed: Listed, kind: Exclude<MailKind, "reply">): ByHandOutcome;
+	hold(listed: Listed, kind: Holdable): ByHandOutcome;
 	/** Ends that: the mail comes as if it had just arrived. */
 	release(listed: Listed): ByHandOutcome;
 }
@@ -111,7 +114,7 @@ export function createByHand(parts: ByHandParts): ByHand {
 		reply: (listed, mail, text) =>
 			act(listed, mail, () => answer(listed, mail, "done", text, "Answered: no run of this session answers it again.")),
 		drop(listed, mail) {
-			if (mail.kind === "reply") return nothingDone("a reply waits for nobody; it only informs");
+			if (isExpected(mail)) return nothingDone(`a ${mail.kind} waits for nobody; it only informs`);
 			return act(listed, mail, () => {
 				if (awaitsAnswer(mail)) return answer(listed, mail, "failed", droppedText, "Dropped: its sender is told so.");
 				if (ledger.has(mail)) return { isDone: false, ...nothingDone("it is in the conversation already") };

@@ -1,6 +1,6 @@
 import type { EndedCall, OpenCall } from "../mail/call-store.ts";
 
-/** A call that runs or waits for its turn. */
+/** A call, for whoever looks at it. */
 export interface CallView {
 	id: string;
 	tool: string;
@@ -8,10 +8,12 @@ export interface CallView {
 	arguments: string;
 	/** When it was made, in milliseconds since 1970. */
 	started: number;
-	state: "pending" | "running";
+	state: "pending" | "running" | EndedCall["state"];
+	/** When it ended, in milliseconds since 1970. */
+	finished?: number;
 	/** Whether its model has its turn back. */
 	isDetached: boolean;
-	/** What it said last, at most 50 lines. */
+	/** What it said last, at most 50 lines; of one that has ended also the first line of its result. */
 	progress: string[];
 }
 
@@ -25,6 +27,8 @@ export interface Calls {
 	mailCame(): void;
 	/** The calls that run or wait for their turn, in the order in which they were made. */
 	views(): CallView[];
+	/** The last of those that have ended after they were detached, at most 50, the newest first. */
+	recent(): CallView[];
 	/** What of the settings cannot be done, one sentence each. */
 	problems(): readonly string[];
 	/** Ends all calls; those that are detached become mail as cancelled. */

@@ -1,13 +1,16 @@
 import { closedAddress, shortAddress } from "../mail/address.ts";
 import { worstFirst } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
+import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
+import type { CallView } from "../session/calls.ts";
 import type { Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import type { ClosedSession } from "../session/sessions.ts";
 import type { Row } from "./frame.ts";
 import type { Memory, Tab } from "./memory.ts";
 import {
+	callRow,
 	chainText,
 	findingRows,
 	heading,
@@ -26,6 +29,10 @@ export interface Item {
 	listed?: Listed;
 	/** A session that can be written to. */
 	address?: string;
+	/** A session that runs, which can be paused, stopped and so on. */
+	running?: RunningSession;
+	/** A call that has not ended. */
+	callId?: string;
 	isHeading?: boolean;
 	/** What a search looks at besides the key. */
 	words?: readonly string[];
@@ -56,7 +63,7 @@ export interface Lists {
 }
 
 export interface ListsParts {
-	session: Pick<MailSession, "overview" | "sessions" | "mailbox">;
+	session: Pick<MailSession, "overview" | "sessions" | "mailbox" | "calls">;
 	memory: Memory;
 	diagnose: () => Findings;
 	/** Does bulk work in slices, one of a kind at a time; draws at its end, and calls `done` before that unless it has failed. */
@@ -92,6 +99,8 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 				return itemsIn(waitingItems(), "Nobody waits for anybody.");
 			case "sessions":
 				return itemsIn(sessionItems(), "No other session is running.");
+			case "calls":
+				return itemsIn(callItems(), "No call goes on by itself.");
 			case "doctor":
 				return itemsIn(doctorItems(width), "Looking …");
 		}
@@ -203,9 +212,9 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 		});
 		// Nobody writes to itself.
 		const others = running.filter(({ address }) => address !== mailbox.address || memory.picksFor === undefined);
-		const items = others.map((session) => {
+		const items = others.map((session): Item => {
 			const { address, cwd, waitingOn } = session;
-			return item(address, {
+			const shown = item(address, {
 				name: overview.nameOf(address),
 				isSelf: address === mailbox.address,
 				short: shortAddress(address, addresses),
@@ -213,6 +222,7 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 				state: stateOf(session),
 				waitingOn: waitingOn === "" ? "" : overview.nameOf(waitingOn),
 			});
+			return { ...shown, running: session };
 		});
 		if (memory.showsClosed) {
 			items.push(headingItem(closed === undefined ? "Closed: reading …" : `Closed: ${closed.length}`));
@@ -231,6 +241,21 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 		const count = waiting.get(address) ?? sessions.waitingCount(address);
 		waiting.set(address, count);
 		return count;
+	}
+
+	function callItems(): Item[] {
+		const item = (call: CallView, more: Partial<Item>): Item => ({
+			key: call.id,
+			row: (width) => callRow(call, Date.now(), width),
+			...more,
+		});
+		const live = session.calls?.views().filter(({ isDetached }) => isDetached) ?? [];
+		const ended = session.calls?.recent() ?? [];
+		return [
+			...live.map((call) => item(call, { callId: call.id })),
+			...(ended.length === 0 ? [] : [headingItem("Ended")]),
+			...ended.map((call) => item(call, {})),
+		];
 	}
 
 	function doctorItems(width: number): Item[] {

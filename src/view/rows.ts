@@ -1,6 +1,7 @@
 import type { Finding } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
+import type { CallView } from "../session/calls.ts";
 import { type Glance, type MailStatus, subjectOf } from "../session/overview.ts";
 import { wrap } from "./columns.ts";
 import type { Cell, Row } from "./frame.ts";
@@ -94,6 +95,30 @@ export function sessionRow(session: SessionRow, width: number): Row {
 	};
 }
 
+/** A call in a list: its age, or how long it took, and what it said last. */
+export function callRow(call: CallView, now: number, width: number): Row {
+	const { state, tool, arguments: args, started, finished, progress } = call;
+	const seconds = Math.max(0, Math.round(((finished ?? now) - started) / 1000));
+	const colour = callColours[state];
+	return {
+		cells: [
+			{ text: state, columns: 10, colour },
+			{ text: `${seconds} s `, columns: 8, colour: "dim" },
+			{ text: `${field(tool)} `, columns: whoColumns(width) },
+			{ text: field(progress.at(-1) ?? args, 400), colour: "muted" },
+		],
+	};
+}
+
+const callColours = {
+	pending: "muted",
+	running: "accent",
+	completed: "success",
+	failed: "error",
+	cancelled: "warning",
+	orphaned: "error",
+} as const satisfies Record<CallView["state"], Cell["colour"]>;
+
 /** What mail that waits is called: of another session only that is known which it has not claimed. */
 export function waitingWord(isSelf: boolean): string {
 	return isSelf ? "unread" : "queued";
@@ -107,6 +132,7 @@ export function chainText({ names, isRing }: { names: readonly string[]; isRing:
 /** What a running record says of a session's state. */
 export function stateOf({ state, judgement, x }: RunningSession): string {
 	if (judgement === "unknown") return "unknown";
+	if (x.paused === true) return "paused";
 	return x.receiving === false ? "mail off" : state;
 }
 

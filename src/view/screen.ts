@@ -1,8 +1,10 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorMessage, errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type MailKind } from "../mail/envelope.ts";
+import { awaitsAnswer, type Control, isExpected } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
+import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
+import type { Holdable } from "../session/by-hand.ts";
 import { canAnswer, type Listed, type MailStatus } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
@@ -18,11 +20,12 @@ import { textRow } from "./rows.ts";
 export type Action =
 	| { type: "close" }
 	| { type: "write"; to: string }
-	| { type: "reply" | "edit" | "drop" | "delete"; listed: Listed };
+	| { type: "reply" | "edit" | "drop" | "delete"; listed: Listed }
+	| { type: "control"; to: RunningSession; control: Control };
 
 /** What the screen shows, and what draws it. */
 export interface ScreenParts {
-	session: Pick<MailSession, "overview" | "sessions" | "mailbox" | "byHand" | "refresh">;
+	session: Pick<MailSession, "overview" | "sessions" | "mailbox" | "byHand" | "refresh" | "calls">;
 	memory: Memory;
 	diagnose: () => Findings;
 	/** The terminal: how high it is, what writes to it as it is, and what draws it again. */
@@ -60,6 +63,7 @@ function isText(tab: Tab): boolean {
 export function createScreen(parts: ScreenParts): Screen {
 	const { memory, theme, session } = parts;
 	const { overview, mailbox } = session;
+	const shownTabs: readonly Tab[] = tabs.filter((tab) => tab !== "calls" || session.calls !== undefined);
 	const cancels = new Map<string, () => void>();
 	let isOver = false;
 	let problem: string | undefined;
@@ -139,7 +143,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			text: field(said.text, 500),
 			colour: said.isError ? ("error" as const) : ("success" as const),
 		};
-		const base = { tabs: tabs.map((name) => titleOf(name)), tab: tabs.indexOf(tab), message };
+		const base = { tabs: shownTabs.map((name) => titleOf(name)), tab: shownTabs.indexOf(tab), message };
 		if (opened !== undefined) {
 			// It may have been claimed or taken back since.
 			const box = opened.listed.box === "sent" ? "sent" : "inbox";
@@ -199,17 +203,20 @@ export function createScreen(parts: ScreenParts): Screen {
 		const leave = memory.picksFor === undefined ? "q close" : "Esc back";
 		// What both keys do first while only what was searched for is shown.
 		const last = memory.places[memory.tab].query === "" ? leave : "Esc clear";
-		const ends = memory.picksFor === undefined ? ["1-5 Tab tabs", last] : [last];
+		const ends = memory.picksFor === undefined ? [`1-${shownTabs.length} Tab tabs`, last] : [last];
 		switch (memory.tab) {
 			case "sessions":
 				return [
 					"↑↓",
 					"Enter write",
+					...(memory.picksFor === undefined ? controlKeys(item?.running) : []),
 					memory.showsClosed ? "c hide closed" : "c closed ones",
 					"y copy id",
 					"/ search",
 					...ends,
 				];
+			case "calls":
+				return ["↑↓", ...(item?.callId === undefined ? [] : ["x cancel"]), "y copy id", ...ends];
 			case "doctor":
 				return ["↑↓ scroll", "Enter look again", ...ends];
 			default:
@@ -218,7 +225,25 @@ export function createScreen(parts: ScreenParts): Screen {
 	}
 
 	function canSearch(): boolean {
-		return memory.tab !== "waiting" && memory.tab !== "doctor";
+		return memory.tab === "inbox" || memory.tab === "sent" || memory.tab === "sessions";
+	}
+
+	function controlKeys(running: RunningSession | undefined): string[] {
+		if (running === undefined) return [];
+		const pause = running.x.paused === true ? "p go on" : "p pause";
+		return [pause, ...(running.state === "busy" ? ["s stop run"] : []), "x cancel calls"];
+	}
+
+	/** What a person does with a session that runs; what cannot be undone is asked about first. */
+	function onSession(key: string, to: RunningSession): void {
+		if (key === "p") parts.done({ type: "control", to, control: { op: to.x.paused === true ? "resume" : "pause" } });
+		else if (key === "s") parts.done({ type: "control", to, control: { op: "stop" } });
+		else parts.done({ type: "control", to, control: { op: "cancel" } });
+	}
+
+	function cancelCall(id: string): void {
+		const isCancelled = (session.calls?.cancel([id]).length ?? 0) > 0;
+		say(isCancelled ? "Cancelled: what it gave so far comes as mail." : "It has ended already.", !isCancelled);
 	}
 
 	/** What can be done with a mail: only that is shown. */
@@ -228,6 +253,8 @@ export function createScreen(parts: ScreenParts): Screen {
 		const { word } = overview.status(listed);
 		if (listed.box === "sent") return [...(word === "queued" ? ["x retract", "e edit"] : []), write, "y copy id"];
 		if (word === "dead") return ["d delete", write];
+		// A session writes nothing to itself.
+		if (overview.glance(listed)?.kind === "result") return [write, "y copy id"];
 		const reply = canAnswer(overview.glance(listed)?.kind, word) ? "r answer" : "r new request";
 		const hold = word === "on hold" ? ["h release"] : holdable(listed, word) === undefined ? [] : ["h hold"];
 		return [reply, ...(canDrop(listed, word) ? ["p drop"] : []), ...hold, write, "y copy id"];
@@ -235,7 +262,7 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	function canDrop(listed: Listed, word: MailStatus): boolean {
 		const mail = overview.glance(listed);
-		if (mail?.kind === undefined || mail.kind === "reply") return false;
+		if (mail?.kind === undefined || isExpected({ kind: mail.kind })) return false;
 		return (
 			word === "unread" ||
 			word === "on hold" ||
@@ -244,9 +271,10 @@ export function createScreen(parts: ScreenParts): Screen {
 	}
 
 	/** The kind of a mail that can be put on hold: what was claimed is on its way, and replies and what is no mail never wait. */
-	function holdable(listed: Listed, word: MailStatus): Exclude<MailKind, "reply"> | undefined {
+	function holdable(listed: Listed, word: MailStatus): Holdable | undefined {
 		const kind = overview.glance(listed)?.kind;
-		return word === "unread" && listed.box === "new" && kind !== "reply" ? kind : undefined;
+		if (word !== "unread" || listed.box !== "new") return undefined;
+		return kind === "request" || kind === "ask" || kind === "message" ? kind : undefined;
 	}
 
 	// The keys.
@@ -309,11 +337,14 @@ export function createScreen(parts: ScreenParts): Screen {
 			return;
 		}
 		const { text } = input;
-		const tab = tabs[Number(text) - 1];
+		const tab = shownTabs[Number(text) - 1];
 		if (tab !== undefined) show(tab);
 		else if (text === "q") back(place);
 		else if (text === "/") memory.isSearching = canSearch();
 		else if (text === "c" && memory.tab === "sessions") toggleClosed();
+		else if (memory.tab === "calls" && text === "x" && item?.callId !== undefined) cancelCall(item.callId);
+		else if (memory.tab === "calls" && text === "y" && item !== undefined) copy(item.key);
+		else if (/^[psx]$/.test(text) && item?.running !== undefined) onSession(text, item.running);
 		else if (text === "y" && item?.address !== undefined) copy(item.address);
 		else if (text === "w" && item?.address !== undefined) parts.done({ type: "write", to: item.address });
 		else onMail(text, item?.listed);
@@ -331,6 +362,8 @@ export function createScreen(parts: ScreenParts): Screen {
 		else if (key === "e")
 			isSent ? parts.done({ type: "edit", listed }) : say("Only a mail that this session sent can be edited.", true);
 		else if (isDead) say("It is dead: it was never read, and d deletes it.", true);
+		else if (overview.glance(listed)?.kind === "result")
+			say("It is the result of a call of this session: nobody waits for an answer.", true);
 		else if (isSent) say("It is a mail that this session sent: w writes to its recipient.", true);
 		else if (key === "h") hold(listed);
 		else parts.done({ type: key === "r" ? "reply" : "drop", listed });
@@ -368,7 +401,8 @@ export function createScreen(parts: ScreenParts): Screen {
 	}
 
 	function turn(step: number): void {
-		show(tabs[(tabs.indexOf(memory.tab) + step + tabs.length) % tabs.length] ?? "inbox");
+		const { length } = shownTabs;
+		show(shownTabs[(shownTabs.indexOf(memory.tab) + step + length) % length] ?? "inbox");
 	}
 
 	function show(tab: Tab): void {
