@@ -193,12 +193,15 @@ export function openSession(
 	let isWriting = false;
 	/** Why this process itself ends the run: what is owed stays so, and is answered by the run that goes on with it. */
 	let cut: "pause" | "interrupt" | undefined;
+	/** Pi was told to start a run, which has not begun. */
+	let isStarting = false;
 	/** What has ended a run that has yet to go on. */
 	let cutShort: typeof cut;
 	/** Nobody will ever resume the session. */
 	let isOver = false;
 
 	const conversation = openConversation(pi, ctx, () => {
+		isStarting = true;
 		cutShort = undefined;
 	});
 	const ledger = createLedger(address);
@@ -425,6 +428,7 @@ export function openSession(
 		if (cutShort === undefined || ledger.isPaused || !ctx.isIdle()) return;
 		const content = goingOn[cutShort];
 		cutShort = undefined;
+		isStarting = true;
 		pi.sendMessage({ customType: noteType, content, display: true }, { triggerTurn: true });
 	}
 
@@ -665,6 +669,9 @@ export function openSession(
 			if (runStart !== undefined) return;
 			runStart = { leaf: ctx.sessionManager.getLeafId() };
 			cutShort = undefined;
+			// The pause came while Pi prepared the run.
+			if (isStarting && ledger.isPaused) cut = "pause";
+			isStarting = false;
 			hops.started();
 			handover.runStarted();
 			shownHops = hops.count;

@@ -309,6 +309,9 @@ async function play(scenario: Scenario, fault: Fault, n: number): Promise<string
 			if (!fault.isStop) {
 				world.faults.heal();
 				await playOn(world, 65_000);
+				// A session that goes on waits for no restart, unless it has said so.
+				const isOff = world.notifications().some((text) => text.includes("mailbox is off"));
+				if (!isOff) for (const pi of world.pis.values()) expect(filesIn(world, pi, "calls")).toEqual([]);
 			}
 			for (const name of [...world.pis.keys()]) await world.end(name, fault.end);
 			world.faults.heal();

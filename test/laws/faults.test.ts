@@ -597,6 +597,10 @@ const harmless = new Map([
 		(step) => [`create <id>/sent/<name>.json.${step}`, "the sender knows less"] as const,
 	),
 	["changed ../../session-mail.json", "looked at again soon"],
+	[
+		"read ../../session-mail.json",
+		"the session reads it again; where it names tools, their calls are waited for until the next start",
+	],
 	["changed <id>/new", "after a delivery: the inbox is listed for the next; in a sweep as below"],
 	["changed ", "everything is looked at then"],
 	["changed <id>", "everything is looked at then"],

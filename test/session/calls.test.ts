@@ -1,0 +1,454 @@
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { beforeEach, describe, expect, test } from "vitest";
+import { thisMachine } from "../../src/index.ts";
+import { mailRoot } from "../../src/mail/root.ts";
+import { mailDetails } from "../../src/session/ledger.ts";
+import { callsHost } from "../support/calls.ts";
+import { later, useFakeMachine } from "../support/fake-machine.ts";
+import {
+	type Extension,
+	type FakePi,
+	type FakePiOptions,
+	machine,
+	makePeer,
+	type Peer,
+	startFakePi,
+} from "../support/fake-pi.ts";
+
+useFakeMachine();
+
+let host: ReturnType<typeof callsHost>;
+let peer: Peer;
+beforeEach(() => {
+	host = callsHost();
+	peer = makePeer();
+});
+
+/** A session whose file exists, under these settings, with one rule: bash is handed back after a second. */
+async function session(settings: object = {}, options: FakePiOptions & { others?: Extension[] } = {}): Promise<FakePi> {
+	const { others = [], ...more } = options;
+	const rules = [{ tool: "bash", attachSeconds: 1 }];
+	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { rules }, ...settings }));
+	const own = host.extension({ ...thisMachine(), settingsFile });
+	const pi = await startFakePi({ builtIns: ["bash"], extensions: [...others, own], ...more });
+	await pi.run({ prompt: "hello" });
+	await later(1000);
+	return pi;
+}
+
+const settingsFile = () => join(machine.home, "session-mail.json");
+/** A tool that does nothing. */
+const nothing = [{ name: "none" }];
+const bash = { name: "bash", args: { command: "make" } };
+
+/** Lets the model call bash, which is handed back, and end its run. Returns the call's id. */
+async function detached(pi: FakePi): Promise<string> {
+	await pi.run({ prompt: "build it", turns: [{ tools: [bash], during: () => later(1000) }] });
+	return /call-[a-z0-9]{16}/.exec(toolResults(pi).at(-1) ?? "")?.[0] ?? expect.fail("it was not handed back");
+}
+
+function toolResults(pi: FakePi): string[] {
+	return pi.session.getEntries().flatMap((entry) => {
+		if (entry.type !== "message" || entry.message.role !== "toolResult") return [];
+		return [entry.message.content.map((part) => (part.type === "text" ? part.text : "")).join("")];
+	});
+}
+
+/** The results that came as mail: what the model sees of them. */
+function results(pi: FakePi) {
+	return pi.session.getEntries().flatMap((entry) => {
+		return entry.type === "custom_message" && mailDetails(entry.details)?.kind === "result" ? [entry.content] : [];
+	});
+}
+
+function control(pi: FakePi, op: "pause" | "resume" | "stop" | "cancel", calls?: string[]): void {
+	peer.send(pi, { kind: "control", body: op, control: { op, calls } });
+}
+
+/** What another session has the session do, at once. */
+async function told(pi: FakePi, op: Parameters<typeof control>[1]): Promise<void> {
+	control(pi, op);
+	await later(1000);
+	// What it starts is done a moment later.
+	await later(100);
+}
+
+const requests = (pi: FakePi) => pi.log.filter((name) => name === "context").length;
+
+describe("the result of a call", () => {
+	test("SMB-029 wakes an idle session, once", async () => {
+		const pi = await session();
+		const id = await detached(pi);
+		host.jobs[0]?.end("built");
+		await later(1000);
+		expect(pi.hasRunToPlay).toBe(true);
+		await pi.run({ text: "It is built." });
+		await later(60_000);
+		expect(results(pi)).toEqual([expect.stringContaining(`Your call ${id} (bash) has completed`)]);
+		expect([pi.hasRunToPlay, pi.status.get("mailbox"), pi.openCount]).toEqual([false, "✉ 1 read", 0]);
+	});
+
+	test("SMB-035 ends the wait for it, which names the call, and comes after it", async () => {
+		const pi = await session();
+		const id = await detached(pi);
+		const during = async () => {
+			await later(5000);
+			host.jobs[0]?.end("built");
+			await later(100);
+		};
+		const wait = { name: "session_mail_wait", args: { for: id, timeout_seconds: 300 } };
+		await pi.run({ prompt: "wait", turns: [{ tools: [wait], during }] });
+		expect(toolResults(pi).at(-1)).toBe(`${id} has ended. Its result comes as mail; session_call_status shows it now.`);
+		expect(results(pi)).toHaveLength(1);
+		expect(pi.hasRunToPlay).toBe(false);
+	});
+
+	test("SMB-036 of another call ends a wait as mail does", async () => {
+		const pi = await session();
+		const first = await detached(pi);
+		await detached(pi);
+		const during = async () => {
+			host.jobs[1]?.end("built");
+			await later(1100);
+		};
+		const wait = { name: "session_mail_wait", args: { for: first } };
+		await pi.run({ prompt: "wait", turns: [{ tools: [wait], during }] });
+		expect(toolResults(pi).at(-1)).toBe("Mail has come; it follows.");
+	});
+
+	test("SMB-031 brings its images", async () => {
+		const pi = await session();
+		await detached(pi);
+		const image = { type: "image" as const, data: "aGk=", mimeType: "image/png" };
+		host.jobs[0]?.endWith([{ type: "text", text: "see" }, image]);
+		await later(1000);
+		await pi.run({});
+		expect(results(pi)).toEqual([[{ type: "text", text: expect.stringContaining("\n\nsee\n(image)\n\n") }, image]]);
+	});
+
+	test("L2 comes without its images when their file is gone", async () => {
+		const pi = await session();
+		await detached(pi);
+		const image = { type: "image" as const, data: "aGk=", mimeType: "image/png" };
+		await pi.run({
+			prompt: "go on",
+			during() {
+				host.jobs[0]?.endWith([{ type: "text", text: "see" }, image]);
+			},
+		});
+		rmSync(join(mailRoot(), pi.address, "results"), { recursive: true });
+		await later(1000);
+		await pi.run({});
+		expect(results(pi)).toEqual([expect.stringContaining("\n\nsee\n(image)\n\n")]);
+	});
+
+	test("SMB-030 that the model has read is one line, with no image, and starts no turn", async () => {
+		const pi = await session();
+		const id = await detached(pi);
+		const status = { name: "session_call_status", args: { id, wait_seconds: 10 } };
+		const image = { type: "image" as const, data: "aGk=", mimeType: "image/png" };
+		const during = async () => {
+			host.jobs[0]?.endWith([{ type: "text", text: "see" }, image]);
+			await later(100);
+		};
+		await pi.run({ prompt: "how is it?", turns: [{ tools: [status], during }] });
+		await later(2000);
+		expect(toolResults(pi).at(-1)).toBe(`${id} (bash): completed.\n\nsee`);
+		expect(results(pi)).toEqual([`[mailbox] Your call ${id} (bash) has completed. You have read its result already.`]);
+		expect(pi.hasRunToPlay).toBe(false);
+	});
+
+	test.each(["quit", "reload", "new"] as const)(
+		"SMB-034 of one that a %s cut short starts no run on its way out",
+		async (reason) => {
+			const pi = await session();
+			await detached(pi);
+			const before = pi.sent.length;
+			await pi.shutDown(reason);
+			expect([pi.sent.length, pi.hasRunToPlay]).toEqual([before, false]);
+			expect(host.jobs[0]?.isStopped).toBe(true);
+			expect(readdirSync(join(mailRoot(), pi.address, "calls"))).toEqual([]);
+			const again = await session({}, { file: pi.file });
+			await later(1000);
+			if (again.hasRunToPlay) await again.run({});
+			expect(results(again)).toEqual([
+				expect.stringMatching(/was cancelled\. This is its result\.\n\nthe session was closed/),
+			]);
+		},
+	);
+
+	test("SMB-034 of one whose process was killed comes at a /reload as well, once", async () => {
+		const pi = await session();
+		const id = await detached(pi);
+		await pi.reload();
+		await later(2000);
+		if (pi.hasRunToPlay) await pi.run({});
+		await pi.reload();
+		await later(2000);
+		expect(results(pi)).toEqual([expect.stringContaining(`Your call ${id} (bash) was cancelled.`)]);
+	});
+
+	test("of a session that is not saved is nobody's when it ends, and its files go", async () => {
+		const pi = await session({}, { isSaved: false });
+		await detached(pi);
+		await pi.shutDown();
+		expect(readdirSync(join(mailRoot(), pi.address, "calls"))).toEqual([]);
+		expect(pi.names("new")).toEqual([]);
+	});
+
+	test("D20 is waited for where a script asked for it", async () => {
+		const pi = await session({}, { mode: "print" });
+		const during = async () => {
+			await later(5000);
+			host.jobs[0]?.end("built");
+		};
+		await pi.run({ prompt: "build it", turns: [{ tools: [bash], during }] });
+		expect(toolResults(pi)).toEqual(["built"]);
+	});
+
+	test("SMB-043 that comes while the session is paused waits, and starts a turn when it may go on", async () => {
+		const pi = await session();
+		await detached(pi);
+		await told(pi, "pause");
+		host.jobs[0]?.end("built");
+		await later(10_000);
+		expect([results(pi), pi.hasRunToPlay, pi.status.get("mailbox")]).toEqual([[], false, "✉ paused · 1 pending"]);
+		await told(pi, "resume");
+		expect(pi.hasRunToPlay).toBe(true);
+		await pi.run({});
+		expect(results(pi)).toHaveLength(1);
+	});
+});
+
+describe("a pause", () => {
+	const goesOn = "[mailbox] The user paused this session, and lets it go on now.";
+	const wentOn = (pi: FakePi) => pi.sent.filter(({ text }) => text === goesOn).length;
+
+	test("SMB-043 ends a run after its tools, and the run goes on when the session may", async () => {
+		const pi = await session();
+		const before = requests(pi);
+		await pi.run({ prompt: "work", turns: [{ tools: nothing, during: () => told(pi, "pause") }] });
+		await later(10_000);
+		expect([requests(pi) - before, pi.hasRunToPlay]).toEqual([2, false]);
+		await told(pi, "resume");
+		expect([pi.hasRunToPlay, wentOn(pi)]).toEqual([true, 1]);
+		await pi.run({});
+		await told(pi, "resume");
+		expect([pi.hasRunToPlay, wentOn(pi)]).toEqual([false, 1]);
+	});
+
+	test("SMB-043 gives the calls that a run waits for back", async () => {
+		const pi = await session({ toolPolicy: { rules: [{ tool: "bash" }] } });
+		await pi.run({ prompt: "work", turns: [{ tools: [bash], during: () => told(pi, "pause") }] });
+		expect(toolResults(pi)).toEqual([expect.stringContaining('"status":"running"')]);
+	});
+
+	test("L3 while the model gives its last answer lets that be one: what is asked is answered, and nothing goes on later", async () => {
+		const pi = await session();
+		peer.send(pi, { body: "is it well?" });
+		await later(1000);
+		await pi.run({ text: "It is well.", during: () => told(pi, "pause") });
+		await later(1000);
+		expect(peer.received()).toMatchObject([{ kind: "reply", status: "done", body: "It is well." }]);
+		await told(pi, "resume");
+		expect([pi.hasRunToPlay, wentOn(pi)]).toEqual([false, 0]);
+	});
+
+	test("L3 of a run that works on a request leaves it owed, and the run that goes on answers it", async () => {
+		const pi = await session();
+		peer.send(pi, { body: "is it well?" });
+		await later(1000);
+		await pi.run({ turns: [{ tools: nothing, during: () => told(pi, "pause") }] });
+		await later(1000);
+		expect(peer.received()).toEqual([]);
+		await told(pi, "resume");
+		await pi.run({ text: "It is well." });
+		await later(1000);
+		expect(peer.received()).toMatchObject([{ kind: "reply", status: "done", body: "It is well." }]);
+	});
+
+	test("leaves the user's own prompts alone, and what the user has gone on with goes on once", async () => {
+		const pi = await session();
+		await pi.run({ prompt: "work", turns: [{ tools: nothing, during: () => told(pi, "pause") }] });
+		const before = requests(pi);
+		await pi.run({ prompt: "no, do this", turns: [{ tools: nothing }, { tools: nothing }] });
+		expect(requests(pi) - before).toBe(3);
+		await told(pi, "resume");
+		expect([pi.hasRunToPlay, wentOn(pi)]).toEqual([false, 0]);
+	});
+
+	test("L2 that ends while the run that it has ended still settles lets that go on", async () => {
+		let resume = async () => {};
+		const pi = await session({}, { others: [(api) => api.on("agent_end", () => resume())] });
+		resume = () => told(pi, "resume");
+		await pi.run({ prompt: "work", turns: [{ tools: nothing, during: () => told(pi, "pause") }] });
+		resume = async () => {};
+		await later(1000);
+		expect([pi.hasRunToPlay, wentOn(pi)]).toEqual([true, 1]);
+	});
+
+	test("SMB-043 that comes while Pi prepares the run of a mail ends that run after its tools", async () => {
+		const pi = await session();
+		peer.send(pi);
+		await later(1000);
+		expect(pi.hasRunToPlay).toBe(true);
+		await told(pi, "pause");
+		const before = requests(pi);
+		await pi.run({ turns: [{ tools: nothing }, { tools: nothing }, { tools: nothing }] });
+		expect(requests(pi) - before).toBe(2);
+		await told(pi, "resume");
+		await pi.run({ text: "It is well." });
+		await later(1000);
+		expect(peer.received()).toMatchObject([{ kind: "reply", body: "It is well." }]);
+	});
+
+	test("L2 that ends before the tools do ends nothing", async () => {
+		const pi = await session();
+		const during = async () => {
+			await told(pi, "pause");
+			await told(pi, "resume");
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: nothing, during }], text: "done" });
+		await later(1000);
+		expect(pi.session.getEntries().at(-1)).toMatchObject({ message: { stopReason: "stop" } });
+		expect([pi.hasRunToPlay, wentOn(pi)]).toEqual([false, 0]);
+	});
+
+	test("SMB-044 holds over a restart, and is done once", async () => {
+		const pi = await session();
+		await told(pi, "pause");
+		await pi.shutDown();
+		const again = await startFakePi({ file: pi.file });
+		await later(2000);
+		expect([again.status.get("mailbox"), again.openCount]).toEqual(["✉ paused", 0]);
+		peer.send(again);
+		await later(2000);
+		expect(again.hasRunToPlay).toBe(false);
+		await told(again, "resume");
+		expect(again.hasRunToPlay).toBe(true);
+		await again.run({});
+		expect(again.mails()).toHaveLength(1);
+	});
+
+	test("of its own session is no pause of a fork", async () => {
+		const pi = await session();
+		await told(pi, "pause");
+		const file = pi.session.createBranchedSession(pi.session.getLeafId() ?? "");
+		const fork = await startFakePi({ file: file ?? "" });
+		expect(fork.address).not.toBe(pi.file);
+		await later(2000);
+		expect(fork.status.get("mailbox")).toBeUndefined();
+	});
+});
+
+describe("other control", () => {
+	test("SMB-046 a stop ends the run as the user's stop does, and is never shown", async () => {
+		const pi = await session();
+		await pi.run({ prompt: "work", turns: [{ tools: nothing, during: () => told(pi, "stop") }] });
+		await later(2000);
+		expect(pi.log.filter((name) => name === "agent_settled")).toHaveLength(2);
+		expect([pi.mails(), pi.hasRunToPlay, pi.openCount]).toEqual([[], false, 0]);
+	});
+
+	test("SMB-046 a stop of a session that does nothing does nothing, also later", async () => {
+		const pi = await session();
+		await told(pi, "stop");
+		await pi.run({ prompt: "work", turns: [{ tools: nothing }], text: "done" });
+		expect(pi.session.getEntries().at(-1)).toMatchObject({ message: { stopReason: "stop" } });
+	});
+
+	test("SMB-047 a cancel names its calls, or means all that nobody waits for", async () => {
+		const pi = await session();
+		const first = await detached(pi);
+		await detached(pi);
+		control(pi, "cancel", [first]);
+		await later(1000);
+		expect(host.jobs.map(({ isStopped }) => isStopped)).toEqual([true, false]);
+		await pi.run({});
+		await told(pi, "cancel");
+		expect(host.jobs.map(({ isStopped }) => isStopped)).toEqual([true, true]);
+	});
+
+	test("L7 that says nothing that is known does nothing, and is done with", async () => {
+		const pi = await session();
+		peer.send(pi, { kind: "control", body: "dance" });
+		await later(2000);
+		expect([pi.mails(), pi.openCount, pi.names("new")]).toEqual([[], 0, []]);
+	});
+});
+
+describe("an interrupt", () => {
+	const interrupt = (pi: FakePi, draft: object = {}) =>
+		peer.send(pi, { priority: "interrupt", body: "stop that", ...draft });
+
+	test("SMB-041 hands every call back, and its mail is in the next request", async () => {
+		const pi = await session({ toolPolicy: { rules: [{ tool: "bash" }] } });
+		const during = async () => {
+			interrupt(pi);
+			await later(1000);
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: [bash, bash, bash], during }] });
+		expect(toolResults(pi).map((text) => JSON.parse(text).detached)).toEqual(Array(3).fill("interrupted by mail"));
+		expect(pi.mails()).toEqual([expect.objectContaining({ text: expect.stringContaining("stop that") })]);
+	});
+
+	test("SMB-040 of a session that the user has not named is mail like any other", async () => {
+		const pi = await session({ toolPolicy: { rules: [{ tool: "bash" }] } });
+		const during = async () => {
+			interrupt(pi, { kind: "message" });
+			await later(2000);
+			expect(toolResults(pi)).toEqual([]);
+			host.jobs[0]?.end("built");
+		};
+		await pi.run({ prompt: "work", turns: [{ tools: [bash], during }] });
+		expect(toolResults(pi)).toEqual(["built"]);
+		expect(pi.mails()).toHaveLength(1);
+	});
+
+	test("SMB-042 does not stop a model that writes, unless the settings say so", async () => {
+		const pi = await session();
+		const during = async () => {
+			interrupt(pi);
+			await later(2000);
+		};
+		await pi.run({ prompt: "write", text: "a long answer", during });
+		expect(pi.session.getEntries().at(-1)).toMatchObject({ message: { stopReason: "stop" } });
+	});
+
+	test.each<[string, object, Extension[]]>([
+		["by its settings starts no turn", { wakeOn: { kinds: [] } }, []],
+		[
+			"another extension takes over",
+			{},
+			[(api) => api.events.on("message:inbound", (mail) => Object.assign(Object(mail), { handled: true }))],
+		],
+	])("L3 SMB-042 a run that one has stopped goes on though its mail %s", async (_what, settings, others) => {
+		const pi = await session({ interruptCompletions: true, ...settings }, { others });
+		const during = async () => {
+			interrupt(pi);
+			await later(2000);
+		};
+		await pi.run({ prompt: "write", text: "a long answer", during });
+		await later(2000);
+		expect(pi.session.getEntries().some((entry) => JSON.stringify(entry).includes('"stopReason":"aborted"'))).toBe(
+			true,
+		);
+		expect(pi.hasRunToPlay).toBe(true);
+		await pi.run({ text: "the rest" });
+		await later(2000);
+		expect(pi.hasRunToPlay).toBe(false);
+	});
+
+	test("SMB-042 a run that one has stopped goes on with its mail, and with nothing else", async () => {
+		const pi = await session({ interruptCompletions: true });
+		const during = async () => {
+			interrupt(pi);
+			await later(2000);
+		};
+		await pi.run({ prompt: "write", text: "a long answer", during });
+		await later(2000);
+		const starts = pi.sent.filter(({ startsRun }) => startsRun);
+		expect(starts.map(({ text }) => text)).toEqual([expect.stringContaining("stop that")]);
+	});
+});
