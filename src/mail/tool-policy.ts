@@ -173,3 +173,17 @@ export const defaultTicketTtlHours = 24;
 export function ruleFor(policy: ToolPolicy, tool: string): ToolPolicy["rules"][number] | undefined {
 	return policy.rules.find((rule) => rule.tool === "*" || rule.tool === tool);
 }
+
+/** What was typed as the arguments of a call: JSON, or its primary argument. */
+export function typedArguments(tool: string, typed: string): unknown {
+	if (typed.trim().startsWith("{")) {
+		try {
+			return JSON.parse(typed);
+		} catch {
+			// It is a text that begins so.
+		}
+	}
+	if (typed === "") return {};
+	const names: Record<string, string> = { bash: "command", powershell: "command", grep: "pattern", find: "pattern" };
+	return { [names[tool] ?? "path"]: typed };
+}

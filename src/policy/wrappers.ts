@@ -5,6 +5,9 @@ import type { Wrapper } from "../mail/tool-policy.ts";
 import { canonicalJson } from "./json.ts";
 import { fitsGlob, type ToolCall } from "./pattern.ts";
 
+/** The work of a call, which is not handed back from here. */
+export type Tried = (...given: [Parameters<Work>[0], Parameters<Work>[1]]) => Promise<ToolResult>;
+
 /** The wrappers that fit a tool, the outermost first (SMB-060). */
 export function wrappersFor(wrappers: readonly Wrapper[], tool: string): Wrapper[] {
 	return wrappers.filter(({ match }) => fitsGlob(match.tool, tool));
@@ -20,7 +23,7 @@ export function labelOf(wrappers: readonly Wrapper[], tool: string): string | un
  * then come `cache`, `timeoutSeconds` for all tries together, and `retries`. Hooks are not run here: they belong to
  * every call, also of tools that cannot be wrapped, as `truncate` does; see {@link truncated}.
  */
-export function wrap(work: Work, wrappers: readonly Wrapper[], call: ToolCall, cache: ResultCache): Work {
+export function wrap(work: Tried, wrappers: readonly Wrapper[], call: ToolCall, cache: ResultCache): Tried {
 	return wrappersFor(wrappers, call.tool).reduceRight((inner, wrapper) => {
 		const { timeoutSeconds, retries, cache: kept, truncate } = wrapper;
 		let outer = inner;
@@ -139,11 +142,11 @@ const maxCached = 16 * 1024 * 1024;
 const defaultCacheSeconds = 600;
 const maxBackoffMs = 60_000;
 
-function withTruncate(work: Work, maxBytes: number): Work {
+function withTruncate(work: Tried, maxBytes: number): Tried {
 	return async (signal, onUpdate) => truncated(await work(signal, onUpdate), maxBytes);
 }
 
-function withCache(work: Work, cache: ResultCache, call: ToolCall, seconds = defaultCacheSeconds): Work {
+function withCache(work: Tried, cache: ResultCache, call: ToolCall, seconds = defaultCacheSeconds): Tried {
 	return async (signal, onUpdate) => {
 		const found = cache.get(call);
 		if (found !== undefined) return found;
@@ -153,7 +156,7 @@ function withCache(work: Work, cache: ResultCache, call: ToolCall, seconds = def
 	};
 }
 
-function withTimeout(work: Work, seconds: number): Work {
+function withTimeout(work: Tried, seconds: number): Tried {
 	return async (signal, onUpdate) => {
 		const controller = new AbortController();
 		const stop = () => controller.abort(signal.reason);
@@ -183,7 +186,7 @@ function withTimeout(work: Work, seconds: number): Work {
 	};
 }
 
-function withRetries(work: Work, { count, backoffMs = 0 }: NonNullable<Wrapper["retries"]>): Work {
+function withRetries(work: Tried, { count, backoffMs = 0 }: NonNullable<Wrapper["retries"]>): Tried {
 	return async (signal, onUpdate) => {
 		for (let failures = 0; ; ) {
 			try {

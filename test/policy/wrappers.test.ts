@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { ToolResult, Work } from "../../src/calls/engine.ts";
+import type { ToolResult } from "../../src/calls/engine.ts";
 import type { Wrapper } from "../../src/mail/tool-policy.ts";
-import { createResultCache, labelOf, truncated, wrap, wrapperProblems } from "../../src/policy/wrappers.ts";
+import { createResultCache, labelOf, type Tried, truncated, wrap, wrapperProblems } from "../../src/policy/wrappers.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -25,13 +25,13 @@ function textOf({ content }: ToolResult): string {
 
 /** Work that fails so often, and then ends. */
 function failing(times: number, why = "no luck") {
-	return vi.fn<Work>(async () => {
+	return vi.fn<Tried>(async () => {
 		if (times-- > 0) throw new Error(why);
 		return result("done");
 	});
 }
 
-function run(work: Work, wrappers: Wrapper[], { cache = createResultCache(Date.now), args = call.args } = {}) {
+function run(work: Tried, wrappers: Wrapper[], { cache = createResultCache(Date.now), args = call.args } = {}) {
 	const told: string[] = [];
 	const wrapped = wrap(work, wrappers, { tool: "bash", args }, cache);
 	return { told, ended: wrapped(signal(), (partial) => told.push(textOf(partial))) };
@@ -39,7 +39,7 @@ function run(work: Work, wrappers: Wrapper[], { cache = createResultCache(Date.n
 
 test("SMB-060 SMB-061 every wrapper whose name fits holds, the first outermost", async () => {
 	const seen: string[] = [];
-	const work: Work = async () => {
+	const work: Tried = async () => {
 		seen.push("work");
 		throw new Error("no luck");
 	};
@@ -57,8 +57,8 @@ test("SMB-060 SMB-061 every wrapper whose name fits holds, the first outermost",
 
 test("SMB-062 a call that takes too long fails, is told to end, and says nothing more", async () => {
 	let stopped = false;
-	let say: Parameters<Work>[1] | undefined;
-	const work: Work = (stop, onUpdate) => {
+	let say: Parameters<Tried>[1] | undefined;
+	const work: Tried = (stop, onUpdate) => {
 		say = onUpdate;
 		stop.addEventListener("abort", () => {
 			stopped = true;
@@ -77,7 +77,7 @@ test("SMB-062 a call that takes too long fails, is told to end, and says nothing
 });
 
 test("SMB-062 the time limit of one wrapper is for all tries together; that of an inner one for each", async () => {
-	const slow: Work = () => new Promise(() => {});
+	const slow: Tried = () => new Promise(() => {});
 	const retries = { count: 3 };
 	const together = expect(run(slow, [around("*", { timeoutSeconds: 2, retries })]).ended).rejects.toThrow(
 		/^tool call timed out after 2s$/,
@@ -123,7 +123,7 @@ test("SMB-062 a call that fails too often says so with its last error", async ()
 
 test("a result that is an error is made again as well", async () => {
 	let times = 0;
-	const work: Work = async () => ({ ...result("bad"), isError: times++ === 0 });
+	const work: Tried = async () => ({ ...result("bad"), isError: times++ === 0 });
 	const { ended, told } = run(work, [around("bash", { retries: { count: 1 } })]);
 	await vi.runAllTimersAsync();
 	expect(await ended).toMatchObject({ isError: false });
@@ -150,7 +150,7 @@ test("a stopped call is not made again, not even while it waits for that", async
 
 test("a stopped call stops its work through a time limit", async () => {
 	const controller = new AbortController();
-	const work: Work = (stop) => new Promise((_, reject) => stop.addEventListener("abort", () => reject(stop.reason)));
+	const work: Tried = (stop) => new Promise((_, reject) => stop.addEventListener("abort", () => reject(stop.reason)));
 	const wrapped = wrap(work, [around("*", { timeoutSeconds: 9 })], call, createResultCache(Date.now));
 	const rejected = expect(wrapped(controller.signal, () => {})).rejects.toThrow("stop");
 	controller.abort(new Error("stop"));
@@ -178,7 +178,7 @@ test("SMB-062 what failed, and what is an error, is not kept", async () => {
 	const wrappers = [around("bash", { cache: true })];
 	const work = failing(1);
 	await expect(run(work, wrappers, { cache }).ended).rejects.toThrow("no luck");
-	const bad = vi.fn<Work>(async () => ({ ...result("bad"), isError: true }));
+	const bad = vi.fn<Tried>(async () => ({ ...result("bad"), isError: true }));
 	await run(bad, wrappers, { cache }).ended;
 	await run(bad, wrappers, { cache }).ended;
 	await run(work, wrappers, { cache }).ended;
