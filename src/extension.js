@@ -14,7 +14,7 @@ export default async function sessionMail(pi) {
 		const isBuilt = existsSync(bundle);
 		const core = isBuilt ? await import("../dist/core.mjs") : await import("./index.ts");
 		const calls = host && (isBuilt ? await import("../dist/calls.mjs") : await import("./calls/index.ts"));
-		core.default(pi, undefined, calls && ((policy) => calls.createCalls(pi, host, policy)));
+		core.default(pi, undefined, calls && ((...settings) => calls.createCalls(pi, host, ...settings)));
 	} catch (error) {
 		const missing = existsSync(bundle) || existsSync(source) ? String(error) : "its files are missing";
 		const text = `pi-session-mail is off, because ${missing}; install it again with: pi install npm:pi-session-mail`;

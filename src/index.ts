@@ -14,7 +14,6 @@ import { systemProcesses } from "./mail/process.ts";
 import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
 import { openSettings, type Settings, settingsPath } from "./mail/settings.ts";
-import type { ToolPolicy } from "./mail/tool-policy.ts";
 import { diagnoseSession } from "./session/doctor.ts";
 import { mailType } from "./session/ledger.ts";
 import { type Announce, type Machine, type MailSession, openSession } from "./session/session.ts";
@@ -30,7 +29,7 @@ import { renderMail } from "./view/mail.ts";
 export default function sessionMail(
 	pi: ExtensionAPI,
 	machine: Machine = thisMachine(),
-	createCalls?: (policy: () => ToolPolicy) => CallsModule,
+	createCalls?: (settings: () => Settings, settingsFile: () => string) => CallsModule,
 ): void {
 	const otherCopies = new Set<string>();
 	const owner: Owner = { isGone: () => isStale(pi), met: (path) => otherCopies.add(path) };
@@ -66,7 +65,7 @@ export default function sessionMail(
 			if (ctx.mode === "tui") registerShortcut();
 			const { toolPolicy } = settings();
 			if (toolPolicy !== undefined) {
-				calls = createCalls?.(() => settings().toolPolicy ?? toolPolicy);
+				calls = createCalls?.(settings, machine.settingsFile);
 				if (calls === undefined) tell(ctx, "toolPolicy was set while Pi ran: restart Pi to use it");
 			}
 			registerTools(pi, ctx, tools());

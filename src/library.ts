@@ -8,7 +8,7 @@ import { surroundingSession, type WhoRefusal, whoIsIt } from "./cli/who.ts";
 import { boxesOf } from "./mail/boxes.ts";
 import { type Resolved, resolve } from "./mail/resolve.ts";
 import type { RunningSession } from "./mail/running.ts";
-import type { Settings } from "./mail/settings.ts";
+import type { MailSettings } from "./mail/settings.ts";
 
 export type {
 	Done,
@@ -35,7 +35,7 @@ export type { SentStatus } from "./mail/progress.ts";
 export type { ResolveCode, Resolved } from "./mail/resolve.ts";
 export { mailRoot } from "./mail/root.ts";
 export type { RunningSession } from "./mail/running.ts";
-export type { Settings } from "./mail/settings.ts";
+export type { MailSettings } from "./mail/settings.ts";
 export type { WakeOn } from "./mail/wake-on.ts";
 export type { AskOutcome, AskProgress, AskRefusal } from "./session/asks.ts";
 export type { SendRefusal, Sent } from "./session/outbox.ts";
@@ -70,7 +70,7 @@ export interface Mail {
 	/** The folder in which all mail lies; it need not exist. */
 	readonly root: string;
 	/** The settings as they are now; what is missing or broken has its default. Never throws. */
-	settings(): Settings;
+	settings(): MailSettings;
 	/**
 	 * The sessions and programs that run, by name; those without one come first. Never throws. Names and folders may hold
 	 * anything: clean them before you show them.

@@ -151,9 +151,10 @@ test("README.md's table of the screen's keys names each that the screen shows, a
 	expect(new Set(named.filter((key) => /^[a-z/]$/.test(key)))).toEqual(new Set(shown));
 });
 
-test("the settings of suspended calls that README.md shows are what the schema makes of them", () => {
-	const example = JSON.parse(/```json settings\n(.*?)\n```/s.exec(readme)?.[1] ?? "");
-	expect(z.parse(settingsSchema, example)).toEqual({ ...defaultSettings, ...example });
+test("the settings for calls that README.md shows are what the schema makes of them", () => {
+	const examples = [...readme.matchAll(/```json settings\n(.*?)\n```/gs)].map(([, text = ""]) => JSON.parse(text));
+	expect(examples).toHaveLength(2);
+	for (const example of examples) expect(z.parse(settingsSchema, example)).toEqual({ ...defaultSettings, ...example });
 });
 
 test("the types of --json in README.md are those of the schema", () => {

@@ -16,8 +16,8 @@ export interface NewCall {
 	attachMs: number | undefined;
 }
 
-/** The work of a call. It ends early when the signal aborts. */
-export type Work = (signal: AbortSignal, onUpdate: Update) => Promise<ToolResult>;
+/** The work of a call. It ends early when the signal aborts, and may give the model its turn back by itself. */
+export type Work = (signal: AbortSignal, onUpdate: Update, detach: (why: string) => void) => Promise<ToolResult>;
 
 /** Why a wait ended. */
 export type Woken = { by: "call"; id: string } | { by: "mail" | "timeout" | "interrupt" | "stop" };
@@ -136,7 +136,7 @@ export function createEngine(parts: CallsParts): Engine {
 		call.controller.signal.throwIfAborted();
 		await place(call);
 		call.controller.signal.throwIfAborted();
-		return await action(call.controller.signal, update);
+		return await action(call.controller.signal, update, call.detach);
 	}
 
 	function note(call: LiveCall, { content }: ToolResult): void {

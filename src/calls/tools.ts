@@ -2,10 +2,11 @@ import type { ExtensionToolContext } from "@earendil-works/pi-coding-agent";
 import type { EndedCall } from "../mail/call-store.ts";
 import { field } from "../mail/text.ts";
 import type { ToolPolicy } from "../mail/tool-policy.ts";
-import type { CallsParts, CallView } from "../session/calls.ts";
+import { decideAs } from "../policy/decide-as.ts";
+import type { CallsParts, CallView, PolicyParts } from "../session/calls.ts";
 import { shownBody } from "../session/label.ts";
 import type { SeenResults } from "../session/ledger.ts";
-import { mailboxIsOff, refusal, renderCallLine, result, type Tool, textOf } from "../tools/tool.ts";
+import { isSet, mailboxIsOff, refusal, renderCallLine, result, type Tool, textOf } from "../tools/tool.ts";
 import type { Engine, ToolResult, Woken } from "./engine.ts";
 import { attachMsOf } from "./wrap.ts";
 
@@ -16,6 +17,7 @@ export const callToolNames = [
 	"session_call_status",
 	"session_call_list",
 	"session_call_cancel",
+	"session_ticket_decide",
 ];
 
 /** Longest wait, in seconds (SMB-037). */
@@ -27,7 +29,7 @@ const maxAttachSeconds = 86_400;
 export interface CallToolsParts {
 	policy: () => ToolPolicy;
 	/** Undefined when the session has no mailbox, or has ended. */
-	current: () => { engine: Engine; session: CallsParts } | undefined;
+	current: () => { engine: Engine; session: PolicyParts } | undefined;
 	/** The ids of the tool calls that are run as calls, for as long as they run. */
 	inner: Set<string>;
 }
@@ -145,6 +147,36 @@ export function callTools({ policy, current, inner }: CallToolsParts): Tool[] {
 		},
 	};
 
+	const decide: Tool = {
+		name: "session_ticket_decide",
+		label: "Ticket: decide",
+		description:
+			"Decides about a call of another session that was put to this one by mail, as the session that its rule names. Say why when you deny.",
+		parameters: {
+			type: "object",
+			properties: {
+				session: { type: "string", description: "Full id of the session, as the mail gives it" },
+				ticket: { type: "string", description: "Id of the ticket" },
+				approve: { type: "boolean", description: "Whether the call may be made" },
+				reason: { type: "string", description: "Why; the other session's model reads it" },
+			},
+			required: ["session", "ticket", "approve"],
+			additionalProperties: false,
+		},
+		renderCall: renderCallLine("ticket: decide", "ticket", "reason"),
+		async execute(_id, params) {
+			const now = current();
+			if (now === undefined) return mailboxIsOff;
+			const ticket = textOf(params, "ticket").trim();
+			const reason = textOf(params, "reason").trim();
+			const outcome = decideAs(now.session, textOf(params, "session").trim(), ticket, {
+				isApproved: isSet(params, "approve"),
+				...(reason !== "" && { reason }),
+			});
+			return outcome.ok ? result(outcome.message, { ticket }) : refusal(outcome.code, outcome.message);
+		},
+	};
+
 	const run: Tool = {
 		name: "session_call_run",
 		label: "Call: run",
@@ -189,7 +221,7 @@ export function callTools({ policy, current, inner }: CallToolsParts): Tool[] {
 		},
 	};
 
-	return [wait, run, status, list, cancel];
+	return [wait, run, status, list, cancel, decide];
 }
 
 function refusedTool(tool: string, ctx: ExtensionToolContext): ToolResult | undefined {

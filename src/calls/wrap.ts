@@ -1,6 +1,8 @@
 import type * as Pi from "@earendil-works/pi-coding-agent";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { ruleFor, type ToolPolicy } from "../mail/tool-policy.ts";
+import type { Gate } from "../policy/gate.ts";
+import { wrappersFor } from "../policy/wrappers.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Engine } from "./engine.ts";
 
@@ -20,22 +22,26 @@ interface WrapParts {
 	/** The rules as they are now. */
 	policy: () => ToolPolicy;
 	/** Undefined when the session has ended. */
-	engine: () => Engine | undefined;
+	current: () => { engine: Engine; gate: Gate } | undefined;
 	/** Whether a call was made by one that is itself run as a call. */
 	isInner: (toolCallId: string) => boolean;
 }
 
 /**
  * Puts a tool of the same name before each of Pi's own tools that a rule names, which runs Pi's as a call. It keeps all that
- * Pi's has; one that is switched off stays off. Returns what could not be done, one sentence each.
+ * Pi's has; one that is switched off stays off. Returns which tools these are, and what could not be done, one sentence each.
  */
-export function wrapBuiltIns({ pi, ctx, host, policy, engine, isInner }: WrapParts): string[] {
+export function wrapBuiltIns({ pi, ctx, host, policy, current, isInner }: WrapParts): {
+	wrapped: ReadonlySet<string>;
+	problems: string[];
+} {
 	const all = pi.getAllTools();
 	const active = pi.getActiveTools();
 	const problems: string[] = [];
+	const wrapped = new Set<string>();
 	const makers = makersOf(host, pi, ctx.cwd);
 	for (const name of makers.keys()) {
-		if (ruleFor(policy(), name) === undefined) continue;
+		if (!isNamed(policy(), name)) continue;
 		const found = all.find((tool) => tool.name === name);
 		if (found === undefined) continue;
 		if (found.sourceInfo.source !== "builtin") {
@@ -44,14 +50,21 @@ export function wrapBuiltIns({ pi, ctx, host, policy, engine, isInner }: WrapPar
 		}
 		const own = makers.get(name)?.();
 		if (own === undefined) continue;
+		wrapped.add(name);
 		pi.registerTool({
 			...own,
 			...(active.includes(name) ? {} : { defaultActive: false }),
 			execute(id, params, signal, onUpdate, context) {
-				const runner = engine();
-				if (runner === undefined || isInner(id)) return own.execute(id, params, signal, onUpdate, context);
-				const call = { tool: name, args: params, attachMs: attachMsOf(policy(), name) };
-				return runner.run(call, (stop, update) => own.execute(id, params, stop, update, context), signal, onUpdate);
+				const now = current();
+				if (now === undefined) return own.execute(id, params, signal, onUpdate, context);
+				const { engine, gate } = now;
+				const attachMs = gate.attachMsOf(id) ?? attachMsOf(policy(), name);
+				const work = gate.around(id, { tool: name, args: params }, context, (args, stop, update) =>
+					own.execute(id, args, stop, update, context),
+				);
+				// What runs it is a call already.
+				if (isInner(id)) return work(signal ?? new AbortController().signal, onUpdate ?? (() => {}), () => {});
+				return engine.run({ tool: name, args: params, attachMs }, work, signal, onUpdate);
 			},
 		});
 	}
@@ -61,7 +74,14 @@ export function wrapBuiltIns({ pi, ctx, host, policy, engine, isInner }: WrapPar
 			`the rule for ${tool} holds only for calls by session_call_run: Pi gives no way to suspend the tools of others`,
 		);
 	}
-	return problems;
+	return { wrapped, problems };
+}
+
+/** Whether something is to be done around the calls of a tool that only a wrapper of it can do. */
+function isNamed(policy: ToolPolicy, tool: string): boolean {
+	const { permissions, wrappers = [] } = policy;
+	const mayAsk = permissions !== undefined && (permissions.default === "ask" || permissions.rules.length > 0);
+	return ruleFor(policy, tool) !== undefined || mayAsk || wrappersFor(wrappers, tool).length > 0;
 }
 
 /** Pi's own tools, made with what the user has set for them in Pi. */

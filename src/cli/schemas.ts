@@ -94,6 +94,21 @@ export const schemas = {
 	}),
 	cancel: z.strictObject({ id: z.string(), to: z.string() }),
 	control: z.strictObject({ op: z.enum(["pause", "resume", "stop", "cancel"]), to: z.string() }),
+	tickets: z.strictObject({
+		tickets: z.array(
+			z.strictObject({
+				id: z.string(),
+				session: z.string(),
+				tool: z.string(),
+				arguments: z.string(),
+				message: z.string(),
+				since: z.string(),
+			}),
+		),
+	}),
+	approve: z.strictObject({ id: z.string(), session: z.string(), action: z.enum(["resume", "cancel"]) }),
+	deny: z.strictObject({ id: z.string(), session: z.string(), action: z.enum(["resume", "cancel"]) }),
+	policy: z.strictObject({ lines: z.array(z.string()) }),
 	watch: z.union([
 		z.strictObject({ event: z.enum(["started", "ended", "changed"]), at: z.string(), session }),
 		z.strictObject({ event: z.literal("mail"), at: z.string(), mail }),

@@ -6,6 +6,8 @@ import type { Finding, Findings } from "../mail/finding.ts";
 import { displayName, resolve } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
+import { typedArguments } from "../mail/tool-policy.ts";
+import type { Calls } from "../session/calls.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
 import { isStale } from "../session/warnings.ts";
@@ -56,6 +58,7 @@ export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, s
 			else if (typed === "on" || typed === "off") switchMail(session, ctx, typed === "on");
 			else if (typed === "pause" || typed === "resume") pause(session, ctx, typed);
 			else if (typed === "prune") pruneFolders(session, ctx);
+			else if (/^policy\s/.test(typed) && session.calls !== undefined) showPolicy(session.calls, ctx, typed);
 			else send(session, ctx, typed);
 		},
 	});
@@ -216,6 +219,12 @@ function pause(session: MailSession, ctx: ExtensionCommandContext, op: "pause" |
 			? "Paused: no mail starts a turn, and a run stops after its tools, until you type /mailbox resume."
 			: "Not paused: what waited comes now.",
 	);
+}
+
+function showPolicy(calls: Calls, ctx: ExtensionCommandContext, typed: string): void {
+	const [, tool = "", rest = ""] = /^policy\s+(\S+)\s*(.*)$/s.exec(typed) ?? [];
+	const unquoted = /^(["'])(.*)\1$/s.exec(rest)?.[2] ?? rest;
+	say(ctx, calls.explain(tool, typedArguments(tool, unquoted)).join("\n"));
 }
 
 function pruneFolders(session: MailSession, ctx: ExtensionCommandContext): void {

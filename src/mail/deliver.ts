@@ -308,8 +308,8 @@ function countDelivered({ disk, inbox }: Sender): void {
 	inbox.count++;
 }
 
-/** Where a second name for a file cannot be made: other file systems, FAT, some network mounts. */
-const linkless = new Set(["EXDEV", "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK"]);
+/** The codes of errors where a second name for a file cannot be made: other file systems, FAT, some network mounts. */
+export const linkless = new Set(["EXDEV", "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK"]);
 
 function copy(disk: Disk, from: string, to: string, content: Uint8Array, durable: boolean): void {
 	try {
@@ -330,7 +330,8 @@ function finish(disk: Disk, part: string, to: string, content: Uint8Array, durab
 	}
 }
 
-function createSafe(disk: Disk, path: string, content: Uint8Array, durable: boolean): void {
+/** A file that must not exist yet; it survives a power cut when it is to. */
+export function createSafe(disk: Disk, path: string, content: string | Uint8Array, durable: boolean): void {
 	disk.create(path, content);
 	if (durable) disk.syncFile(path);
 }

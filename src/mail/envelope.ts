@@ -47,7 +47,8 @@ export interface Extras {
 export interface CallOfResult {
 	id: string;
 	tool: string;
-	state: "completed" | "failed" | "cancelled" | "orphaned";
+	/** `decided`: somebody has said whether it may be made. */
+	state: "completed" | "failed" | "cancelled" | "orphaned" | "decided";
 }
 
 /**
@@ -184,7 +185,7 @@ const extrasSchema = z.catch(
 				z.object({
 					id: z.string().check(z.maxLength(maxCallField)),
 					tool: z.string().check(z.maxLength(maxCallField)),
-					state: z.enum(["completed", "failed", "cancelled", "orphaned"]),
+					state: z.enum(["completed", "failed", "cancelled", "orphaned", "decided"]),
 				}),
 			),
 			undefined,

@@ -35,6 +35,8 @@ export interface RunningRecord {
 		receiving?: boolean | undefined;
 		/** True while its user keeps it from running. */
 		paused?: boolean | undefined;
+		/** The ids of the calls whose approval it waits for. */
+		approvals?: string[] | undefined;
 		/** Whose models may interrupt it, when its user has set that. */
 		interruptFrom?: string[] | undefined;
 		/** Which mail may start a run of it, when its user has set that. */
@@ -114,6 +116,7 @@ const recordSchema = z.object({
 			wakeOn: z.catch(z.optional(wakeOnSchema), undefined),
 			paused: z.optional(z.boolean()),
 			interruptFrom: z.optional(z.array(z.string())),
+			approvals: z.optional(z.array(z.string())),
 			program: z.optional(z.boolean()),
 			hops: z.optional(z.int().check(z.gte(0))),
 		}),

@@ -19,7 +19,7 @@ export interface RunningSession extends RunningRecord {
 export type SessionFields = Pick<RunningRecord, "name" | "cwd" | "state" | "waitingOn"> &
 	Pick<
 		RunningRecord["x"],
-		"accepts" | "ticket" | "receiving" | "paused" | "interruptFrom" | "wakeOn" | "program" | "hops"
+		"accepts" | "ticket" | "receiving" | "paused" | "interruptFrom" | "approvals" | "wakeOn" | "program" | "hops"
 	>;
 
 /** The running-session records under a mail root. Records of processes that are gone are removed by whoever meets them (PSM-026). */

@@ -4,7 +4,7 @@ import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage } from "./disk.ts";
 import { field } from "./text.ts";
-import { type ToolPolicy, toolPolicySchema } from "./tool-policy.ts";
+import { policyInstead, type ToolPolicy, toolPolicySchema } from "./tool-policy.ts";
 import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
 
 /** A key as Pi names it. */
@@ -50,8 +50,8 @@ export const settingsSchema = z.object({
 		),
 });
 
-/** The settings, each with its value or its default. */
-export interface Settings {
+/** The settings of mail, each with its value or its default. */
+export interface MailSettings {
 	/** How many hops a chain of sessions waking each other may reach. */
 	hopLimit: number;
 	/** How many days the mailbox folder of a closed session is kept. */
@@ -66,6 +66,10 @@ export interface Settings {
 	interruptFrom?: string[] | undefined;
 	/** Whether an interrupt stops a model that is writing. */
 	interruptCompletions?: boolean | undefined;
+}
+
+/** All settings, each with its value or its default. */
+export interface Settings extends MailSettings {
 	/** What happens around the calls of a session's model. */
 	toolPolicy?: ToolPolicy | undefined;
 }
@@ -140,22 +144,33 @@ const savingMs = 2000;
 
 /** Every valid key of a settings object; the default, and a warning, for each that is not. */
 function settingsOf(json: unknown, file: string, warn: (text: string) => void): Settings {
-	if (typeof json !== "object" || json === null || Array.isArray(json)) {
+	if (!isObject(json) || Array.isArray(json)) {
 		warn(`${file} is not used: it is not a JSON object`);
 		return defaultSettings;
 	}
 	const known = Object.keys(settingsSchema.shape);
-	const usable: Record<string, unknown> = { ...json };
-	for (const key of Object.keys(json)) {
+	const found: Record<string, unknown> = { ...json };
+	const usable = { ...found };
+	for (const key of Object.keys(found)) {
 		if (known.includes(key)) continue;
 		// What is not known is dropped below.
 		warn(`${file} has the unknown key "${field(key, 60)}"; did you mean "${closest(key, known)}"?`);
 	}
 	const parsed = z.safeParse(settingsSchema, usable);
-	for (const issue of parsed.error?.issues ?? []) {
-		const key = String(issue.path[0]);
-		warn(`${file}: ${key} cannot be ${field(JSON.stringify(usable[key]), 60)}, so its default holds`);
-		delete usable[key];
+	for (const { path } of parsed.error?.issues ?? []) {
+		const key = String(path[0]);
+		// Of several things that are wrong with one key the first is said.
+		if (usable[key] !== found[key]) continue;
+		const wrong = path.reduce<unknown>((value, part) => (isObject(value) ? value[String(part)] : undefined), json);
+		const instead = key === "toolPolicy" ? policyInstead(found[key]) : undefined;
+		const so = instead === undefined ? "its default holds" : "every call of a tool is asked about";
+		warn(`${file}: ${field(path.join("."))} cannot be ${field(JSON.stringify(wrong) ?? "left out", 60)}, so ${so}`);
+		if (instead === undefined) delete usable[key];
+		else usable[key] = instead;
 	}
 	return z.parse(settingsSchema, usable);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+	return typeof value === "object" && value !== null;
 }

@@ -1,4 +1,7 @@
 import type { EndedCall, OpenCall } from "../mail/call-store.ts";
+import type { Disk } from "../mail/disk.ts";
+import type { CallOfResult } from "../mail/envelope.ts";
+import type { Running } from "../mail/running.ts";
 
 /** A call, for whoever looks at it. */
 export interface CallView {
@@ -29,6 +32,8 @@ export interface Calls {
 	views(): CallView[];
 	/** The last of those that have ended after they were detached, at most 50, the newest first. */
 	recent(): CallView[];
+	/** What decides about a call, and why, as lines for people. */
+	explain(tool: string, args: unknown): string[];
 	/** What of the settings cannot be done, one sentence each. */
 	problems(): readonly string[];
 	/** Ends all calls; those that are detached become mail as cancelled. */
@@ -58,4 +63,23 @@ export interface CallsParts {
 	pathOf: (id: string) => string;
 	/** The number of calls has changed. */
 	changed: () => void;
+}
+
+/** What a policy for tools needs of its session besides. */
+export interface PolicyParts extends CallsParts {
+	/** Its mailbox folder, and the disk that it is on. */
+	readonly folder: string;
+	readonly disk: Disk;
+	/** Tells the session itself what was decided about a call, as mail, once; false when the disk does not take it yet. */
+	tell: (call: CallOfResult, text: string) => boolean;
+	/** Whether a session runs that this names. */
+	isRunning: (name: string) => boolean;
+	/** Asks another session to decide, as a message. */
+	askApprover: (name: string, text: string) => void;
+	/** The mail root, and who runs. */
+	root: string;
+	running: Pick<Running, "find">;
+	/** Shows others for which decisions this session waits. */
+	waitsForApproval: (tickets: readonly string[]) => void;
+	warn: (text: string) => void;
 }

@@ -92,7 +92,7 @@ function labelledResult({ envelope, path, wasSeen }: MailToShow): string {
 	const call = `call ${field(id)} (${field(tool)})`;
 	if (wasSeen) return `[mailbox] Your ${call} ${endings[state]}. You have read its result already.`;
 	return [
-		`[mailbox] Your ${call} ${endings[state]}. This is its result.`,
+		`[mailbox] Your ${call} ${endings[state]}. This is ${state === "decided" ? "the decision" : "its result"}.`,
 		"",
 		...shownBody(envelope.body, path),
 		"",
@@ -105,6 +105,7 @@ const endings: Record<CallOfResult["state"], string> = {
 	completed: "has completed",
 	failed: "has failed",
 	cancelled: "was cancelled",
+	decided: "was decided about",
 	orphaned: "ended without a result, because the process that ran it has ended",
 };
 

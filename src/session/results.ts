@@ -1,7 +1,7 @@
 import { uuidOf } from "../mail/address.ts";
 import type { CallStore, EndedCall, OpenCall, ResultPart } from "../mail/call-store.ts";
 import { errorReason } from "../mail/disk.ts";
-import { maxBodyBytes } from "../mail/envelope.ts";
+import { type CallOfResult, maxBodyBytes } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { start } from "../mail/text.ts";
 
@@ -9,6 +9,8 @@ import { start } from "../mail/text.ts";
 export interface Results {
 	/** Keeps how a call ended and makes it mail; false when the disk did not take it yet. The same call makes one mail. */
 	end(call: EndedCall): boolean;
+	/** Makes mail of what was decided about a call; false when the disk did not take it yet. Of one call once. */
+	tell(call: CallOfResult, text: string): boolean;
 	/** Ends the calls that a process has left open; what is `isLive` goes on. False when not all of them could be. */
 	endLeft(isLive: (id: string) => boolean): boolean;
 }
@@ -53,6 +55,13 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 
 	return {
 		end,
+		tell(call, text) {
+			const id = uuidOf(`${address} ${call.id} ${call.state}`);
+			const sent = mailbox.deliver({ to: address, kind: "result", body: text, hops: 0, id, call });
+			if (sent.ok || sent.code === "id_used") return true;
+			warn(`what was decided about ${call.tool} could not be told and will be tried again: ${sent.message}`);
+			return false;
+		},
 		endLeft(isLive) {
 			let isDone = true;
 			const failed = (error: unknown) => {

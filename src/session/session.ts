@@ -27,7 +27,7 @@ import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
 import { type ByHand, createByHand } from "./by-hand.ts";
-import type { Calls, CallsParts } from "./calls.ts";
+import type { Calls, PolicyParts } from "./calls.ts";
 import { endLastLine, isBehindFile, openConversation, savedEntries } from "./conversation.ts";
 import { createFooter, footerText } from "./footer.ts";
 import { createGate } from "./gate.ts";
@@ -134,7 +134,7 @@ export function openSession(
 	start: SessionStartEvent,
 	announce: Announce,
 	machine: Machine,
-	openCalls?: (parts: CallsParts) => Calls,
+	openCalls?: (parts: PolicyParts) => Calls,
 ): MailSession {
 	const { disk, now } = machine;
 	const id = ctx.sessionManager.getSessionId();
@@ -267,6 +267,8 @@ export function openSession(
 
 	const calls = openCalls?.({
 		address,
+		folder: mailbox.folder,
+		disk,
 		now,
 		hops: () => hops.count,
 		maxCalls: () => settings.read().toolPolicy?.maxCalls ?? 1,
@@ -287,6 +289,21 @@ export function openSession(
 		ended: store.ended,
 		pathOf: store.pathOf,
 		changed: guarded(refresh),
+		tell(call, text) {
+			const isTold = results.tell(call, text);
+			guarded(pump)();
+			return isTold;
+		},
+		isRunning: (name) =>
+			outbox.resolve(name).ok && running.list().some((other) => other.name === name || other.address === name),
+		askApprover(name, text) {
+			const sent = outbox.send({ to: name, kind: "message", body: text, hops: hops.count });
+			if (!sent.ok) warn(`${name} could not be asked to decide: ${sent.message}`);
+		},
+		root,
+		running,
+		waitsForApproval: (tickets) => presence.update({ approvals: tickets.length === 0 ? undefined : [...tickets] }),
+		warn,
 	});
 	const overview = createOverview({ disk, root, mailbox, running, ledger });
 	const sessions = createSessions({ disk, root, mailbox, ledger, overview });

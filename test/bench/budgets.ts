@@ -23,6 +23,7 @@ export const budgets = {
 	list: { text: "≤ 50 ms", most: 50 },
 	crowd: { text: "≤ 1.2 × one", most: 1.2 },
 	call: { text: "≤ bare + 1 ms", most: 1 },
+	policy: { text: "≤ none + 0.05 ms", most: 0.05 },
 	memory: { text: "≤ empty + 20 MB", most: 20 },
 	// Memory is counted in whole pages.
 	peak: { text: "≤ 3 × its size", most: 3.05 },

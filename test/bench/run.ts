@@ -14,6 +14,7 @@ import { type Machine, machineWith, makeFolder } from "./machine.ts";
 import { memory } from "./memory.ts";
 import { notice } from "./notice.ts";
 import { oldStart } from "./old-start.ts";
+import { policy } from "./policy.ts";
 import { program } from "./program.ts";
 import { failuresOf, type Measured, type Question, type Report, reportText } from "./report.ts";
 import { screen } from "./screen.ts";
@@ -34,6 +35,7 @@ const questions: ReadonlyMap<string, Question> = new Map(
 		"old-start": oldStart,
 		screen,
 		calls,
+		policy,
 		memory,
 		idle,
 	}),

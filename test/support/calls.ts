@@ -47,6 +47,6 @@ export function callsHost() {
 		host,
 		/** This package, with what suspends calls, as `extension.js` loads it. */
 		extension: (machine: Machine) => (pi: ExtensionAPI) =>
-			sessionMail(pi, machine, (policy) => createCalls(pi, host, policy)),
+			sessionMail(pi, machine, (settings, file) => createCalls(pi, host, settings, file)),
 	};
 }

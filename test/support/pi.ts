@@ -172,6 +172,11 @@ export class Pi {
 		return response;
 	}
 
+	/** Answers a dialog, as the person at the session does. */
+	answer(request: RpcExtensionUIRequest, answer: { readonly value: string } | { readonly confirmed: boolean }): void {
+		this.#child.stdin.write(`${JSON.stringify({ type: "extension_ui_response", id: request.id, ...answer })}\n`);
+	}
+
 	/**
 	 * Types `text`, a prompt or a `/command`; returns when Pi has accepted it or run the command. From here on
 	 * {@link waitFor} looks only at what comes after. Throws when Pi refuses it.

@@ -1,0 +1,118 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { isCanonicalAddress } from "../mail/address.ts";
+import { errorMessage } from "../mail/disk.ts";
+import { field } from "../mail/text.ts";
+import { typedArguments } from "../mail/tool-policy.ts";
+import { compile, explain } from "../policy/permissions.ts";
+import { type Decision, isTicketId, openTicketStore, type Ticket, type TicketStore } from "../policy/tickets.ts";
+import { refused, runningOn, thisMachine } from "./machine.ts";
+import { type Call, UsageError } from "./main.ts";
+import type { Machine } from "./member.ts";
+import type { Printed } from "./schemas.ts";
+import { surroundingSession } from "./who.ts";
+
+/** `tickets`: the calls that wait for a decision. */
+export async function tickets(call: Call): Promise<number> {
+	const { out } = call;
+	const pending = pendingIn(thisMachine(call));
+	const printed: Printed["tickets"] = {
+		tickets: pending.map(({ id, session, tool, arguments: args, message, since }) => {
+			return { id, session, tool, arguments: JSON.stringify(args), message, since: new Date(since).toISOString() };
+		}),
+	};
+	if (out.isJson) await out.printJson(printed);
+	else if (pending.length === 0) await out.print("No call waits for a decision.");
+	else await out.print(pending.map(lineOf).join("\n"));
+	return 0;
+}
+
+/** `approve`: lets a call be made. */
+export function approve(call: Call): Promise<number> {
+	const payload = call.text("payload");
+	try {
+		return decide(call, "resume", payload === undefined ? undefined : JSON.parse(payload));
+	} catch {
+		throw new UsageError("--payload is no JSON");
+	}
+}
+
+/** `deny`: keeps a call from being made. */
+export function deny(call: Call): Promise<number> {
+	return decide(call, "cancel", undefined);
+}
+
+async function decide(call: Call, action: Decision["action"], payload: unknown): Promise<number> {
+	const { out } = call;
+	const [id, ...words] = call.words;
+	if (id === undefined) throw new UsageError("say which call: pi-session-mail tickets lists them");
+	const machine = thisMachine(call);
+	if (surroundingSession(call.env, runningOn(machine), machine.processes) !== undefined) {
+		const message = "Nothing was decided: what a model runs in its shell decides about no call.";
+		return refused(call, { code: "in_session", message });
+	}
+	const store = isTicketId(id) ? storeOf(machine, id) : undefined;
+	if (store === undefined) {
+		return refused(call, { code: "unknown_id", message: `Nothing was decided: there is no ticket ${field(id, 40)}.` });
+	}
+	const reason = words.join(" ").trim();
+	const decided = store.decide(id, {
+		decision_id: randomUUID(),
+		action,
+		by: { kind: "person", who: "a person at a shell" },
+		at: machine.now(),
+		...(payload !== undefined && { payload }),
+		...(reason !== "" && { reason }),
+	});
+	if (!decided.ok) return refused(call, { code: decided.code, message: decided.message });
+	const { session, tool } = decided.ticket;
+	const printed: Printed["approve"] = { id, session, action };
+	if (out.isJson) await out.printJson(printed);
+	else await out.print(`${action === "resume" ? "Approved" : "Denied"}: ${field(tool)} of ${session}.`);
+	return 0;
+}
+
+/** `policy`: what decides about a call. */
+export async function policy(call: Call): Promise<number> {
+	const { out } = call;
+	const [tool, ...words] = call.words;
+	if (tool === undefined) throw new UsageError("say which call: pi-session-mail policy TOOL [ARGUMENT]");
+	const { permissions = { default: "allow" as const, rules: [] } } = thisMachine(call).settings().toolPolicy ?? {};
+	const lines = explain(compile(permissions), { tool, args: typedArguments(tool, words.join(" ")) });
+	const printed: Printed["policy"] = { lines };
+	if (out.isJson) await out.printJson(printed);
+	else await out.print(lines.join("\n"));
+	return 0;
+}
+
+/** The tickets of all sessions that wait for a decision, the oldest first. */
+function pendingIn(machine: Machine): Ticket[] {
+	const found: Ticket[] = [];
+	for (const store of storesIn(machine)) {
+		try {
+			found.push(...store.listPending());
+		} catch (error) {
+			machine.warn(`the tickets of a session cannot be read: ${errorMessage(error)}`);
+		}
+	}
+	return found.sort((a, b) => a.since - b.since);
+}
+
+function storeOf(machine: Machine, id: string): TicketStore | undefined {
+	return storesIn(machine).find((store) => store.find(id) !== undefined);
+}
+
+function storesIn({ disk, root, now }: Machine): TicketStore[] {
+	if (disk.entry(root) !== "folder") return [];
+	return disk.list(root).flatMap((name) => {
+		const folder = join(root, name);
+		const hasTickets = isCanonicalAddress(name) && disk.entry(join(folder, "tickets")) === "folder";
+		return hasTickets ? [openTicketStore(disk, folder, now)] : [];
+	});
+}
+
+function lineOf({ id, session, tool, arguments: args, message, since }: Ticket): string {
+	const seconds = Math.max(0, Math.round((Date.now() - since) / 1000));
+	const shown = [field(tool, 40), field(JSON.stringify(args), 200), `${seconds} s`, field(message, 200)];
+	return [id, session, ...shown].join("  ");
+}

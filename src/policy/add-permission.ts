@@ -1,0 +1,33 @@
+import { type Disk, errorCode } from "../mail/disk.ts";
+
+/** Largest settings file that is changed, in bytes: what the settings are read up to. */
+const maxBytes = 64 * 1024;
+
+/**
+ * Adds a rule that allows to the permissions in a settings file, which is replaced as a whole; all else in it stays.
+ * Throws the disk's errors, and an error when the file is not what it should be: then nothing is changed.
+ */
+export function addPermission(disk: Disk, file: string, rule: { pattern: string; behavior: "allow" }): void {
+	const settings = objectIn(read(disk, file));
+	const policy = objectIn(settings.toolPolicy);
+	const permissions = objectIn(policy.permissions);
+	const { rules = [] } = permissions;
+	if (!Array.isArray(rules)) throw new Error("its permissions have no list of rules");
+	const changed = { ...permissions, rules: [...rules, rule] };
+	const text = JSON.stringify({ ...settings, toolPolicy: { ...policy, permissions: changed } }, undefined, "\t");
+	disk.replace(file, `${text}\n`);
+}
+
+function read(disk: Disk, file: string): unknown {
+	try {
+		return JSON.parse(disk.read(file, maxBytes));
+	} catch (error) {
+		if (errorCode(error) === "ENOENT") return {};
+		throw error;
+	}
+}
+
+function objectIn(value: unknown = {}): Record<string, unknown> {
+	if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error("it is no JSON object");
+	return { ...value };
+}

@@ -1,0 +1,250 @@
+import { field } from "../mail/text.ts";
+import type { PermissionRule, Permissions } from "../mail/tool-policy.ts";
+import {
+	all,
+	createRegexRunner,
+	type Fit,
+	type Pattern,
+	parsePattern,
+	type RegexRunner,
+	type ToolCall,
+} from "./pattern.ts";
+
+export type Behavior = Permissions["default"];
+
+/** What happens with a call, and why. */
+export interface Verdict {
+	behavior: Behavior;
+	/** The rule that decides; undefined when none fits. */
+	rule?: PermissionRule;
+	/** One clause, such as `rule 2 of the settings: deny bash(rm *)`. */
+	why: string;
+}
+
+/** Permissions that were made ready to be evaluated once, for as long as the settings are the same. */
+export interface Policy {
+	readonly layers: readonly Layer[];
+	readonly runner: RegexRunner;
+}
+
+/**
+ * Makes permissions ready. `source` says for people where they were read.
+ *
+ * Each call has one verdict: a rule that denies beats one that allows, which beats one that asks; of those the most
+ * specific decides, of these the first in the list (AWK-011); where no rule fits, the default. A rule whose pattern
+ * does not compile denies every call of the tools that it names, or all where that cannot be told. What a regular
+ * expression does not decide in time counts as fitting for deny and ask, and as not fitting for allow.
+ */
+export function compile(
+	permissions: Permissions,
+	source = "the settings",
+	runner: RegexRunner = createRegexRunner(),
+): Policy {
+	const rules = permissions.rules.map((rule, index): Compiled => {
+		const parsed = parsePattern(rule.pattern);
+		const name = `rule ${index + 1} of ${source}: ${field(`${rule.behavior} ${rule.pattern}`, maxShown)}`;
+		if (parsed.ok) return { ...parsed.pattern, rule, name, index, behavior: rule.behavior, problem: undefined };
+		const { specificity, fitsTool } = parsed.tool ?? { specificity: 0, fitsTool: () => true };
+		const fitsArguments = () => true;
+		const broken = { specificity, fitsTool, fitsArguments, isOfArguments: false, behavior: "deny" } as const;
+		return { ...broken, rule, name, index, problem: field(parsed.problem, maxShown) };
+	});
+	// The first that fits decides.
+	rules.sort((a, b) => rank[a.behavior] - rank[b.behavior] || b.specificity - a.specificity || a.index - b.index);
+	return { layers: [{ source, default: permissions.default, rules, ofTool: new Map() }], runner };
+}
+
+/**
+ * The permissions of the user, narrowed by those of a project. Each is evaluated by itself, with its own default, and
+ * the stricter verdict holds; when both are as strict, the user's. So a project can deny, and ask about, what the
+ * user allows, and its rules that allow only make exceptions from its own.
+ */
+export function narrow(user: Policy, project: Policy): Policy {
+	return { layers: [...user.layers, ...project.layers], runner: user.runner };
+}
+
+/** What happens with a call. It is fast enough to be asked before each. Throws for arguments that JSON cannot hold. */
+export function evaluate(policy: Policy, call: ToolCall): Verdict {
+	return strictest(fittingIn(policy, call)).verdict;
+}
+
+/** What decides about a call, and which other rules fit and why they do not decide, as lines for people. */
+export function explain(policy: Policy, call: ToolCall): string[] {
+	const found = fittingIn(policy, call);
+	const winner = strictest(found);
+	const tool = field(call.tool);
+	const words = { allow: "is allowed", ask: "is asked about", deny: "is denied" }[winner.verdict.behavior];
+	const lines = [`This call of ${tool} ${words}, by ${winner.verdict.why}.`];
+	for (const judged of [winner, ...found.filter((other) => other !== winner)]) {
+		if (judged !== winner) lines.push(beside(judged, winner));
+		for (const lost of judged.fitting) {
+			if (lost === judged.decides) continue;
+			lines.push(`It fits, too, and loses: ${lost.name}${note(lost)} (${whyLost(lost, judged.decides)}).`);
+		}
+		for (const name of judged.undecided) lines.push(`It could not be tried in time, and ${name}.`);
+	}
+	return lines;
+}
+
+/** The tools of which every call is denied, whatever its arguments: what the model need not be told of (AWK-016). */
+export function deniedOutright(policy: Policy, tools: readonly string[]): string[] {
+	return tools.filter((tool) =>
+		policy.layers.some((layer) => {
+			const rules = rulesOf(layer, policy.runner, tool);
+			if (rules.some(({ behavior, isOfArguments }) => behavior === "deny" && !isOfArguments)) return true;
+			return layer.default === "deny" && rules.every(({ behavior }) => behavior === "deny");
+		}),
+	);
+}
+
+/** The rules whose pattern does not compile, one sentence each. */
+export function patternProblems(policy: Policy): string[] {
+	return policy.layers.flatMap(({ rules }) =>
+		inOrder(rules).flatMap((rule) => (rule.problem === undefined ? [] : `${rule.name}${note(rule)}`)),
+	);
+}
+
+/** The rules that are about none of the tools that there are, such as one for `Bash`, one sentence each. */
+export function rulesForNoTool(policy: Policy, tools: readonly string[]): string[] {
+	return policy.layers.flatMap((layer) => {
+		const used = new Set(tools.flatMap((tool) => rulesOf(layer, policy.runner, tool)));
+		return inOrder(layer.rules)
+			.filter((rule) => rule.problem === undefined && !used.has(rule))
+			.map(({ name }) => `${name}, which fits none of the tools that there are`);
+	});
+}
+
+function inOrder(rules: readonly Compiled[]): Compiled[] {
+	return rules.toSorted((a, b) => a.index - b.index);
+}
+
+/** The permissions of one file. */
+interface Layer {
+	readonly source: string;
+	readonly default: Behavior;
+	/** What decides first stands first. */
+	readonly rules: readonly Compiled[];
+	/** Those that are about a tool, by its name. */
+	readonly ofTool: Map<string, readonly Compiled[]>;
+}
+
+interface Compiled extends Omit<Pattern, "text"> {
+	readonly rule: PermissionRule;
+	/** What it is called for people. */
+	readonly name: string;
+	readonly index: number;
+	readonly behavior: Behavior;
+	/** Why its pattern does not compile. */
+	readonly problem: string | undefined;
+}
+
+/** The verdict of one layer. */
+interface Judged {
+	source: string;
+	verdict: Verdict;
+	decides: Compiled | undefined;
+	fitting: readonly Compiled[];
+	/** What is said of those that could not be tried in time. */
+	undecided: readonly string[];
+}
+
+/** What stands first beats what stands behind it (AWK-011). */
+const rank = { deny: 0, allow: 1, ask: 2 };
+const strictness = { allow: 0, ask: 1, deny: 2 };
+/** Longest text of a rule that is shown. */
+const maxShown = 200;
+/** Most tools whose rules are kept. */
+const maxTools = 1000;
+
+function fittingIn(policy: Policy, call: ToolCall): Judged[] {
+	return policy.layers.map((layer) => judge(layer, policy.runner, call));
+}
+
+function judge(layer: Layer, runner: RegexRunner, call: ToolCall): Judged {
+	const rules = rulesOf(layer, runner, call.tool);
+	const undecided: string[] = [];
+	const fitting = fittingOf(
+		rules,
+		(rule) => rule.fitsArguments(call),
+		runner,
+		({ name, behavior }) => {
+			undecided.push(`counts as ${behavior === "allow" ? "not fitting" : "fitting"}: ${name}`);
+		},
+	);
+	const decides = fitting[0];
+	const verdict =
+		decides === undefined
+			? { behavior: layer.default, why: `the default of ${layer.source}, since no rule fits` }
+			: { behavior: decides.behavior, rule: decides.rule, why: `${decides.name}${note(decides)}` };
+	return { source: layer.source, verdict, decides, fitting, undecided };
+}
+
+/** The rules that are about a tool: its name is looked at once. */
+function rulesOf(layer: Layer, runner: RegexRunner, tool: string): readonly Compiled[] {
+	const known = layer.ofTool.get(tool);
+	if (known !== undefined) return known;
+	const rules = fittingOf(
+		layer.rules,
+		(rule) => rule.fitsTool(tool),
+		runner,
+		() => {},
+	);
+	if (layer.ofTool.size >= maxTools) layer.ofTool.clear();
+	layer.ofTool.set(tool, rules);
+	return rules;
+}
+
+/** The rules that fit, in their order; `isUndecided` hears of those that could not be tried in time. */
+function fittingOf(
+	rules: readonly Compiled[],
+	fitOf: (rule: Compiled) => Fit,
+	runner: RegexRunner,
+	isUndecided: (rule: Compiled) => void,
+): Compiled[] {
+	const fits = rules.map(fitOf);
+	const tests = fits.flatMap((fit) => (typeof fit === "boolean" ? [] : fit));
+	const results = tests.length === 0 ? [] : runner.run(tests);
+	let next = 0;
+	return rules.filter((rule, index) => {
+		const fit = fits[index] ?? false;
+		if (typeof fit === "boolean") return fit;
+		const result = all(results.slice(next, next + fit.length));
+		next += fit.length;
+		if (result === undefined) isUndecided(rule);
+		return result ?? rule.behavior !== "allow";
+	});
+}
+
+function strictest(judged: readonly Judged[]): Judged {
+	const [first = nothing, ...others] = judged;
+	return others.reduce((strict, other) => (isStricter(other, strict) ? other : strict), first);
+}
+
+/** A policy without layers allows everything. */
+const nothing: Judged = {
+	source: "",
+	verdict: { behavior: "allow", why: "there are no permissions" },
+	decides: undefined,
+	fitting: [],
+	undecided: [],
+};
+
+function isStricter({ verdict: a }: Judged, { verdict: b }: Judged): boolean {
+	return strictness[a.behavior] > strictness[b.behavior];
+}
+
+/** What another file says than the one that decides. */
+function beside({ source, verdict }: Judged, winner: Judged): string {
+	const words = { allow: "allow it", ask: "ask about it", deny: "deny it" }[verdict.behavior];
+	const than = strictness[verdict.behavior] < strictness[winner.verdict.behavior] ? "less strict" : "as strict";
+	return `By ${source} alone: ${verdict.why}. That would ${words}, which is ${than}.`;
+}
+
+function note({ problem }: Compiled): string {
+	return problem === undefined ? "" : `, which does not compile and so denies (${problem})`;
+}
+
+function whyLost(lost: Compiled, winner: Compiled | undefined): string {
+	if (winner === undefined || winner.behavior !== lost.behavior) return `${winner?.behavior} beats ${lost.behavior}`;
+	return winner.specificity > lost.specificity ? "it is less exact" : "it stands further down";
+}

@@ -1,0 +1,273 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { RpcExtensionUIRequest } from "@earendil-works/pi-coding-agent";
+import { afterEach, expect, test } from "vitest";
+import {
+	cleanUp,
+	environment,
+	eventually,
+	type Home,
+	makeHome,
+	type Pi,
+	printPi,
+	repository,
+	run,
+} from "../support/pi.ts";
+import { mailEntries, startedPi } from "./mail.ts";
+
+afterEach(cleanUp);
+
+function homeWith(toolPolicy: object): Home {
+	const home = makeHome();
+	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy }));
+	return home;
+}
+
+const rules = (...list: object[]) => ({ permissions: { rules: list } });
+const asksRm = (more: object = {}) => rules({ pattern: "bash(rm *)", behavior: "ask", ...more });
+const rm = '!tool bash {"command":"rm -rf build"}\n!next\n!say went on';
+
+/** The results of tools that the model has seen, and whether they were errors. */
+function results(pi: Pi): { text: string; isError: boolean }[] {
+	return pi.entries().flatMap((entry) =>
+		entry.type === "message" && entry.message.role === "toolResult"
+			? [
+					{
+						text: entry.message.content.map((part) => (part.type === "text" ? part.text : "")).join(""),
+						isError: entry.message.isError,
+					},
+				]
+			: [],
+	);
+}
+
+/** The next dialog. */
+function dialog(
+	pi: Pi,
+	method: "select" | "confirm" | "input" = "select",
+): Promise<RpcExtensionUIRequest & { title: string }> {
+	return pi.waitFor(
+		(event) => event.type === "extension_ui_request" && event.method === method && "title" in event && event,
+		{ what: `a dialog (${method})` },
+	);
+}
+
+function program(home: Home, ...args: string[]) {
+	const cli = join(repository, "src/cli.cjs");
+	return run(process.execPath, [cli, ...args], { env: environment(home), cwd: home.workDir });
+}
+
+async function tickets(home: Home): Promise<{ id: string }[]> {
+	return JSON.parse((await program(home, "tickets", "--json")).stdout).tickets;
+}
+
+function untilTicket(home: Home): Promise<string> {
+	return eventually(async () => (await tickets(home))[0]?.id, { what: "a ticket" });
+}
+
+test("AWK-015/016 what is denied is not called, and what is denied outright is not in the model's list", async () => {
+	const home = homeWith(
+		rules(
+			{ pattern: "bash(rm *)", behavior: "deny", message: "Nothing is deleted here." },
+			{ pattern: "write", behavior: "deny" },
+		),
+	);
+	mkdirSync(join(home.workDir, "build"));
+	const pi = await startedPi({ home });
+	expect(pi.modelRequests().at(-1)?.tools).not.toContain("write");
+	await pi.prompt(rm);
+	await pi.settled();
+	expect(results(pi)).toEqual([
+		{
+			text: "Tool 'bash' denied by permission rules (rule 1 of the settings: deny bash(rm *)). Nothing is deleted here.",
+			isError: true,
+		},
+	]);
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+});
+
+test("AWK-013 a call that is asked about is made when the person allows it, and not when the person says no, with the reason", async () => {
+	const home = homeWith(asksRm());
+	mkdirSync(join(home.workDir, "build"));
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	const asked = await dialog(pi);
+	expect(asked.title).toBe(
+		"Permission required for tool 'bash'\nbash: rm -rf build\nAsked by rule 1 of the settings: ask bash(rm *).",
+	);
+	pi.mark(asked);
+	pi.answer(asked, { value: "No, with a reason …" });
+	pi.answer(await dialog(pi, "input"), { value: "keep it" });
+	await pi.settled();
+	expect(results(pi)).toEqual([
+		{ text: "The call of bash was refused: by the user of the session. Reason: keep it", isError: true },
+	]);
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+	await pi.prompt(rm);
+	pi.answer(await dialog(pi), { value: "Allow once" });
+	await pi.settled();
+	expect(existsSync(join(home.workDir, "build"))).toBe(false);
+	expect(await tickets(home)).toEqual([]);
+});
+
+test("a person allows such calls for the session, or for good, which adds a rule that is shown first", async () => {
+	const home = homeWith(asksRm());
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	pi.answer(await dialog(pi), { value: "Allow for this session" });
+	await pi.settled();
+	await pi.prompt(rm);
+	await pi.settled();
+	await pi.prompt('!tool bash {"command":"rm -rf other"}\n!next\n!say went on');
+	const asked = await dialog(pi);
+	pi.answer(asked, { value: "Always allow …" });
+	pi.answer(await dialog(pi, "confirm"), { confirmed: true });
+	await pi.settled();
+	const { toolPolicy } = JSON.parse(readFileSync(join(home.agentDir, "session-mail.json"), "utf8"));
+	expect(toolPolicy.permissions.rules).toEqual([
+		{ pattern: "bash(rm *)", behavior: "ask" },
+		{ pattern: 'bash(command="rm -rf other")', behavior: "allow" },
+	]);
+	expect(results(pi).every(({ isError }) => !isError)).toBe(true);
+});
+
+test("a call that waits is handed back, is approved from a shell in another window, and its result comes as mail", async () => {
+	const home = homeWith(asksRm({ attachSeconds: 0.3 }));
+	mkdirSync(join(home.workDir, "build"));
+	const pi = await startedPi({ home });
+	await pi.prompt('!tool bash {"command":"rm -rf build; echo gone"}\n!next\n!say meanwhile');
+	await pi.settled();
+	expect(JSON.parse(results(pi)[0]?.text ?? "")).toMatchObject({
+		status: "running",
+		detached: "still running after 0.3 s",
+	});
+	const id = await untilTicket(home);
+	expect(await program(home, "approve", id)).toMatchObject({ code: 0, stdout: `Approved: bash of ${pi.sessionId}.\n` });
+	await eventually(() => mailEntries(pi).length === 1);
+	expect(mailEntries(pi)[0]?.text).toContain("has completed. This is its result.\n\ngone");
+	expect(existsSync(join(home.workDir, "build"))).toBe(false);
+	expect(await program(home, "deny", id)).toMatchObject({
+		code: 1,
+		stderr: expect.stringContaining("a person at a shell"),
+	});
+});
+
+test("L3 a ticket outlives kill -9: approved after that, the call is granted once, and is not made by itself", async () => {
+	const home = homeWith(asksRm({ attachSeconds: 0 }));
+	mkdirSync(join(home.workDir, "build"));
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	await pi.settled();
+	const id = await untilTicket(home);
+	await pi.kill();
+	const again = await startedPi({ home, args: ["--session", pi.sessionFile] });
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+	expect((await program(home, "approve", id)).code).toBe(0);
+	await eventually(() => mailEntries(again).some(({ text }) => text.includes("was approved by a person at a shell")));
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+	await eventually(async () => !(await again.state()).isStreaming);
+	await again.prompt(rm);
+	await again.settled();
+	await eventually(() => !existsSync(join(home.workDir, "build")));
+	mkdirSync(join(home.workDir, "build"));
+	await again.prompt(rm);
+	await again.settled();
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+});
+
+test("another session that a rule names decides by mail, as a model; one that it does not name cannot", async () => {
+	const home = homeWith(asksRm({ approver: "boss", attachSeconds: 0 }));
+	mkdirSync(join(home.workDir, "build"));
+	const boss = await startedPi({ home, name: "boss" });
+	const other = await startedPi({ home, name: "other" });
+	const pi = await startedPi({ home, name: "worker" });
+	await pi.prompt(rm);
+	await pi.settled();
+	const id = await untilTicket(home);
+	await eventually(() => mailEntries(boss).some(({ text }) => text.includes(`ticket ${id}`)));
+	const call = `!tool session_ticket_decide {"session":"${pi.sessionId}","ticket":"${id}","approve":true}\n!next\n!say decided`;
+	await other.prompt(call);
+	await other.settled();
+	expect(results(other)[0]).toMatchObject({ isError: true, text: expect.stringContaining("names another session") });
+	await eventually(async () => !(await boss.state()).isStreaming);
+	await boss.prompt(call);
+	await boss.settled();
+	expect(results(boss).at(-1)?.text).toBe(`Approved: bash of ${pi.sessionId}.`);
+	await eventually(() => !existsSync(join(home.workDir, "build")));
+});
+
+test("in a batch of three one asks, and the other two run meanwhile", async () => {
+	const home = homeWith(asksRm());
+	mkdirSync(join(home.workDir, "build"));
+	const pi = await startedPi({ home });
+	const call = (command: string) => `!tool bash {"command":"${command}"}`;
+	await pi.prompt(`${call("touch one")}\n${call("rm -rf build")}\n${call("touch two")}\n!next\n!say done`);
+	const asked = await dialog(pi);
+	await eventually(() => ["one", "two"].every((name) => existsSync(join(home.workDir, name))));
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+	pi.answer(asked, { value: "Allow once" });
+	await pi.settled();
+	expect(existsSync(join(home.workDir, "build"))).toBe(false);
+});
+
+test("Esc ends the wait for a decision, and the call is not made", async () => {
+	const home = homeWith(asksRm());
+	mkdirSync(join(home.workDir, "build"));
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	await dialog(pi);
+	await pi.command({ type: "abort" });
+	await pi.settled();
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+	expect(await tickets(home)).toEqual([]);
+});
+
+test("without a screen a call that is to be asked about is denied, and the model is told why", async () => {
+	const home = homeWith(asksRm());
+	mkdirSync(join(home.workDir, "build"));
+	const printed = await printPi({ home, prompt: rm });
+	expect(printed).toMatchObject({ code: 0, stdout: "went on\n" });
+	expect(existsSync(join(home.workDir, "build"))).toBe(true);
+});
+
+test("SMB-063/064 hooks: one rewrites, one answers, one that crashes denies, one after annotates", async () => {
+	const home = makeHome();
+	const script = (name: string, code: string) => {
+		writeFileSync(join(home.path, name), code);
+		return { command: [process.execPath, join(home.path, name)] };
+	};
+	const say = (answer: object) =>
+		`process.stdin.resume().on("end", () => console.log(${JSON.stringify(JSON.stringify(answer))}))`;
+	const wrappers = [
+		{
+			match: { tool: "bash" },
+			before: script("rewrite.cjs", say({ action: "continue", arguments: { command: "echo rewritten" } })),
+		},
+		{ match: { tool: "bash" }, after: script("note.cjs", say({ action: "annotate", text: "seen by the hook" })) },
+		{ match: { tool: "read" }, before: script("answer.cjs", say({ action: "answer", result: "the hook's answer" })) },
+		{ match: { tool: "ls" }, before: script("crash.cjs", "process.exit(3)") },
+	];
+	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { wrappers } }));
+	const pi = await startedPi({ home, args: ["--tools", "bash,read,ls"] });
+	await pi.prompt(
+		'!tool bash {"command":"echo original"}\n!tool read {"path":"nothing"}\n!tool ls {"path":"."}\n!next\n!say done',
+	);
+	await pi.settled();
+	expect(results(pi)).toEqual([
+		{ text: "rewritten\nseen by the hook", isError: false },
+		{ text: "the hook's answer", isError: false },
+		{ text: expect.stringMatching(/^The hook before this call failed, so it was not made: /), isError: true },
+	]);
+	await pi.prompt("/mailbox doctor");
+	await eventually(() => pi.notifications().some((text) => text.includes("1 times a hook failed")));
+});
+
+test("a person is told which rule decides about a call, and why", async () => {
+	const home = homeWith(asksRm());
+	expect((await program(home, "policy", "bash", "rm -rf build")).stdout).toBe(
+		"This call of bash is asked about, by rule 1 of the settings: ask bash(rm *).\n",
+	);
+	const pi = await startedPi({ home });
+	await pi.prompt("/mailbox policy bash ls");
+	await eventually(() => pi.notifications().some((text) => text.startsWith("This call of bash is allowed")));
+});
