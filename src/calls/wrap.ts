@@ -22,7 +22,7 @@ interface WrapParts {
 	/** The rules as they are now. */
 	policy: () => ToolPolicy;
 	/** Undefined when the session has ended. */
-	current: () => { engine: Engine; gate: Gate } | undefined;
+	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "attachMsOf"> } | undefined;
 	/** Whether a call was made by one that is itself run as a call. */
 	isInner: (toolCallId: string) => boolean;
 }

@@ -3,8 +3,9 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { createEngine, type Engine, type ToolResult } from "../../src/calls/engine.ts";
 import { callToolNames, callTools } from "../../src/calls/tools.ts";
 import type { EndedCall } from "../../src/mail/call-store.ts";
+import { nodeDisk } from "../../src/mail/disk.ts";
 import { type ToolPolicy, toolPolicySchema } from "../../src/mail/tool-policy.ts";
-import type { CallsParts } from "../../src/session/calls.ts";
+import type { PolicyParts } from "../../src/session/calls.ts";
 import { alice } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 
@@ -24,7 +25,9 @@ beforeEach(() => {
 	isOn = true;
 	inner = new Set();
 	policy = toolPolicySchema.parse({});
-	const session: CallsParts = {
+	const session: PolicyParts = {
+		...{ folder: "/mail", disk: nodeDisk(), root: "/", running: { find: () => undefined }, warn: () => {} },
+		...{ tell: () => true, isRunning: () => false, askApprover: () => {}, waitsForApproval: () => {} },
 		...{ address: alice, now: Date.now, hops: () => 0, maxCalls: () => 4, mayDetach: () => true },
 		...{ hasMail: () => hasMail, open: () => true, changed: () => {}, pathOf: (id) => `/mail/${id}.json` },
 		end: (call) => kept.push(call) > 0,

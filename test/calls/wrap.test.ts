@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Engine, NewCall, Work } from "../../src/calls/engine.ts";
 import { attachMsOf, type Host, wrapBuiltIns } from "../../src/calls/wrap.ts";
 import { type ToolPolicy, toolPolicySchema } from "../../src/mail/tool-policy.ts";
+import type { Gate } from "../../src/policy/gate.ts";
 import type { Tool } from "../../src/tools/tool.ts";
 
 type Result = Awaited<ReturnType<Tool["execute"]>>;
@@ -64,15 +65,27 @@ function setUp({
 	const runner: Pick<Engine, "run"> = {
 		run(call: NewCall, work: Work, signal) {
 			calls.push(call);
-			return work(signal ?? new AbortController().signal, () => {});
+			return work(
+				signal ?? new AbortController().signal,
+				() => {},
+				() => {},
+			);
 		},
 	};
-	const problems = wrapBuiltIns({
+	/** Nothing is asked, and nothing put around. */
+	const gate: Pick<Gate, "around" | "attachMsOf"> = {
+		attachMsOf: () => undefined,
+		around:
+			(_id, { args }, _ctx, work) =>
+			(...given) =>
+				work(args, ...given),
+	};
+	const { problems } = wrapBuiltIns({
 		pi: pi as unknown as ExtensionAPI,
 		ctx: { cwd: "/work" } as ExtensionContext,
 		host: host as unknown as Host,
 		policy: () => policy,
-		engine: () => (engine ? (runner as Engine) : undefined),
+		current: () => (engine ? { engine: runner, gate } : undefined),
 		isInner: (id) => id.startsWith("inner/"),
 	});
 	const execute = (name: string, id = "1") =>

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { cleanUp, type Home, makeHome, type Pi, printPi } from "../support/pi.ts";
+import { cleanUp, eventually, type Home, makeHome, type Pi, printPi } from "../support/pi.ts";
 import { hasTmux, openTerminal } from "../support/terminal.ts";
 import {
 	authorAndReviewer,
@@ -10,6 +10,7 @@ import {
 	ours,
 	repliesTo,
 	replyTo,
+	runningRecord,
 	sendRequest,
 } from "./mail.ts";
 
@@ -31,6 +32,7 @@ async function withMailWaiting(home: Home): Promise<[Pi, Pi, string]> {
 test("pi -p with /mailbox prints to standard output what it did, and to standard error what it refused", async () => {
 	const home = makeHome();
 	const [author] = await authorAndReviewer(home);
+	await eventually(() => runningRecord(home, author.sessionId)?.state === "idle");
 	const sent = await printPi({ home, prompt: `/mailbox ${author.sessionId} hello` });
 	expect(sent).toMatchObject({ code: 0, stderr: "", stdout: expect.stringMatching(/^Sent \S+ to \S+\n$/) });
 	const refused = await printPi({ home, prompt: "/mailbox nobody hello" });
