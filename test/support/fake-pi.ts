@@ -656,6 +656,7 @@ export class FakePi {
 			cwd: machine.home,
 			sessionManager: session,
 			isIdle: () => this.isIdle,
+			isProjectTrusted: () => false,
 			abort: () => this.abort(),
 			get signal() {
 				return abortSignal();
