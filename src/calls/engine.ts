@@ -75,6 +75,8 @@ const maxProgressLength = 200;
 const maxRecent = 50;
 /** How long a cancelled call has to end by itself. */
 const graceMs = 5000;
+/** How long after a call could not be handed back that is tried again. */
+const againMs = 1000;
 /** How long after the disk refused a result it is tried again. */
 const retryMs = 30_000;
 
@@ -145,6 +147,16 @@ export function createEngine(parts: CallsParts): Engine {
 		if (line === "" || line === call.progress.at(-1)) return;
 		call.progress.push(line);
 		if (call.progress.length > maxProgress) call.progress.shift();
+	}
+
+	/** Hands a call back after a while; as soon as that is possible, when it is not then. The returned function ends that. */
+	function untilDetached(call: LiveCall, ms: number, why: string): () => void {
+		let stop = later(ms, attempt);
+		function attempt(): void {
+			call.detach(why);
+			if (!call.isDetached && call.outcome === undefined) stop = later(againMs, attempt);
+		}
+		return () => stop();
 	}
 
 	/** The call has ended by itself, or was given up. */
@@ -223,7 +235,7 @@ export function createEngine(parts: CallsParts): Engine {
 		const cancelLimit =
 			attachMs === undefined || attachMs === 0
 				? () => {}
-				: later(attachMs, () => call.detach(`still running after ${attachMs / 1000} s`));
+				: untilDetached(call, attachMs, `still running after ${attachMs / 1000} s`);
 		const update: Update = (partial) => {
 			note(call, partial);
 			if (!call.isDetached) onUpdate?.(partial);

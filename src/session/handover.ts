@@ -77,6 +77,8 @@ export interface Handover {
 	dismiss(mail: { from: string; id: string }): void;
 	/** Mail that is claimed and not yet in the conversation. */
 	readonly claimedCount: number;
+	/** Whether some of it comes at the next gap. */
+	readonly hasNext: boolean;
 	/** Mail in the conversation that is not saved yet. */
 	readonly unsavedCount: number;
 }
@@ -243,12 +245,16 @@ export function createHandover(parts: HandoverParts): Handover {
 		return !isNoAnswer && parts.mayWake(envelope);
 	}
 
+	/** What is ready and comes next. */
+	function nextMails(): Arrival[] {
+		const isOff = parts.isOff();
+		return [...ready.values()].filter(({ envelope }) => !isOff || isExpected(envelope));
+	}
+
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
 		const isOff = parts.isOff();
-		const waiting = [...ready.values()]
-			.filter(({ envelope }) => !isOff || isExpected(envelope))
-			.sort((a, b) => (a.name < b.name ? -1 : 1));
+		const waiting = nextMails().sort((a, b) => (a.name < b.name ? -1 : 1));
 		const taken: Arrival[] = [];
 		const messages: MailMessage[] = [];
 		let bytes = 0;
@@ -381,6 +387,9 @@ export function createHandover(parts: HandoverParts): Handover {
 		},
 		get claimedCount() {
 			return ready.size + inFlight.size;
+		},
+		get hasNext() {
+			return nextMails().length > 0;
 		},
 		get unsavedCount() {
 			return unsaved.size;

@@ -276,7 +276,7 @@ export function openSession(
 		hasMail() {
 			if (!isOwner || !isReady) return false;
 			inbox.look();
-			return handover.claimedCount > 0 || (!isOff() && inbox.waitingCount > 0);
+			return handover.hasNext || (!isOff() && inbox.waitingCount > 0);
 		},
 		open: noteOpenCall,
 		end(call) {

@@ -92,6 +92,24 @@ const shown = (result: ToolResult | undefined) =>
 	result?.content.map((part) => ("text" in part ? part.text : part.type));
 const told = (result: ToolResult | undefined) => JSON.parse(shown(result)?.join("") ?? "null");
 
+test("SMB-024 a call that cannot be handed back when its time has come is handed back as soon as it can", async () => {
+	const made = job();
+	at.takesOpen = false;
+	let told: ToolResult | undefined;
+	engine
+		.run({ tool: "bash", args: {}, attachMs: 1000 }, made.work, undefined, undefined)
+		.then((result) => (told = result));
+	await later(5000);
+	expect(told).toBeUndefined();
+	at.takesOpen = true;
+	await later(1000);
+	expect(JSON.stringify(told?.content)).toContain("still running after 1 s");
+	made.end("done");
+	await later(0);
+	expect(at.ended).toHaveLength(1);
+	expect(vi.getTimerCount()).toBe(0);
+});
+
 describe("a call that is attached", () => {
 	test("SMB-023 gives its result as it is, with its details, and leaves nothing", async () => {
 		const result = { ...text("built"), details: { exit: 0 }, structuredContent: { output: "built" } };

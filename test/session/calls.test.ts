@@ -104,6 +104,23 @@ describe("the result of a call", () => {
 		expect(pi.hasRunToPlay).toBe(false);
 	});
 
+	test("SMB-036 a wait is not ended by mail that the user wants none of, though it was claimed before", async () => {
+		const pi = await session();
+		const claimed = async () => {
+			peer.send(pi, { kind: "message", body: "first" });
+			pi.events.emit("message:scan", {});
+			await pi.type("/mailbox off");
+			expect(pi.openCount).toBe(1);
+		};
+		const wait = { name: "session_mail_wait", args: { for: "mail", timeout_seconds: 20 } };
+		const turns = [
+			{ tools: nothing, during: claimed },
+			{ tools: [wait], during: () => later(30_000) },
+		];
+		await pi.run({ prompt: "wait", turns });
+		expect(toolResults(pi).at(-1)).toBe("Nothing came within 20 s.");
+	});
+
 	test("SMB-036 of another call ends a wait as mail does", async () => {
 		const pi = await session();
 		const first = await detached(pi);
