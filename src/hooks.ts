@@ -5,14 +5,7 @@ import type { Envelope } from "./mail/envelope.ts";
 import type { OpenMail, SentCopy } from "./mail/mailbox.ts";
 import type { MailSession } from "./session/session.ts";
 
-/**
- * Serves two events before `emit` returns; without a session neither sets anything but `error`.
- *
- * - `message:send` (PSM-092): `to`, an address, `body`, with `quiet` a message that starts no turn instead of a request,
- *   and `id`, a UUID, so that a repetition sends nothing twice. Sets `envelope` or `error`, and `duplicate` when this id was
- *   sent before.
- * - `message:scan` (PSM-094): sets `scanned` when all mail that waits was claimed and announced.
- */
+/** Serves `message:send` and `message:scan` before `emit` returns; without a session neither sets anything but `error`. */
 export function provideHooks(pi: ExtensionAPI, current: () => MailSession | undefined): void {
 	pi.events.on("message:send", (payload) => {
 		if (isObject(payload)) Object.assign(payload, send(payload, current()));

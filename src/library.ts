@@ -87,12 +87,7 @@ export interface Mail {
 
 /** The mail of this machine. Before `join` nothing is written; `running` removes the records of processes that are gone. */
 export function openMail({ env = process.env, warn = () => {} }: MailOptions = {}): Mail {
-	const said = new Set<string>();
-	const machine = machineFor(env, (text) => {
-		if (said.has(text)) return;
-		said.add(text);
-		warn(text);
-	});
+	const machine = machineFor(env, warn);
 	const { disk, processes, root } = machine;
 	const running = runningOn(machine);
 

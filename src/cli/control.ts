@@ -1,7 +1,7 @@
 import { boxesOf } from "../mail/boxes.ts";
 import { type OpenCall, openCallStore } from "../mail/call-store.ts";
 import { errorMessage } from "../mail/disk.ts";
-import type { Control } from "../mail/envelope.ts";
+import { type Control, controlOps } from "../mail/envelope.ts";
 import { displayName } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
@@ -37,20 +37,19 @@ export async function cancel(call: Call): Promise<number> {
 		return refused(call, { code: "unknown_id", message: `Nothing was done: no call ${field(id, 40)} goes on.` });
 	}
 	const { address } = found.session;
-	return controlled(call, address, { op: "cancel", calls: [id] }, { id, to: address }, `cancel ${id}`);
+	return controlled(call, address, { op: "cancel", calls: [id] }, { id }, `cancel ${id}`);
 }
 
 /** `control`: what a person does with a session. */
 export async function control(call: Call): Promise<number> {
 	const [typed, to, ...rest] = call.words;
-	const op = ops.find((known) => known === typed);
+	const op = controlOps.find((known) => known === typed);
 	if (op === undefined || to === undefined || rest.length > 0) {
-		throw new UsageError(`say what and to whom: pi-session-mail control ${ops.join("|")} TO`);
+		throw new UsageError(`say what and to whom: pi-session-mail control ${controlOps.join("|")} TO`);
 	}
-	return controlled(call, to, { op }, { op, to }, told[op]);
+	return controlled(call, to, { op }, { op }, told[op]);
 }
 
-const ops = ["pause", "resume", "stop", "cancel"] as const;
 const told: Record<Control["op"], string> = {
 	pause: "pause",
 	resume: "go on",
@@ -62,7 +61,7 @@ function controlled(
 	call: Call,
 	to: string,
 	control: Control,
-	printed: Printed["cancel"] | Printed["control"],
+	about: Omit<Printed["cancel"], "to"> | Omit<Printed["control"], "to">,
 	what: string,
 ): Promise<number> {
 	const { out } = call;
@@ -71,7 +70,8 @@ function controlled(
 		if (!outcome.ok) return refused(call, outcome);
 		const { to: address } = outcome.envelope;
 		const whose = displayName(outcome.recipient ?? { address }, []);
-		if (out.isJson) await out.printJson({ ...printed, to: address });
+		const printed: Printed["cancel"] | Printed["control"] = { ...about, to: address };
+		if (out.isJson) await out.printJson(printed);
 		else await out.print(`Told ${whose} (${address}) to ${what}.`);
 		return 0;
 	});
@@ -83,16 +83,11 @@ function openCalls(call: Call): { session: RunningSession; open: OpenCall }[] {
 	return runningOn(machine)
 		.list()
 		.flatMap((session) => {
+			const store = openCallStore(disk, boxesOf(root, session.address).folder);
 			const failed = (error: unknown) => {
 				warn(`the calls of ${session.address} cannot be read: ${errorMessage(error)}`);
 			};
-			try {
-				const store = openCallStore(disk, boxesOf(root, session.address).folder);
-				return store.listOpen(failed).map((open) => ({ session, open }));
-			} catch (error) {
-				failed(error);
-				return [];
-			}
+			return store.listOpen(failed).map((open) => ({ session, open }));
 		});
 }
 

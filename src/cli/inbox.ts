@@ -6,6 +6,7 @@ import { type Call, UsageError } from "./main.ts";
 import type { ProgramMember, ReadMail } from "./member.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
+import { hasMail, untilMail } from "./until-mail.ts";
 
 type Mail = Printed["read"]["mails"][number];
 
@@ -61,26 +62,14 @@ const maxWaitSeconds = 7 * 24 * 60 * 60;
 
 /** Waits until mail is there, listed like a session; returns 0 or the exit code. */
 async function waitForMail(call: Call, member: ProgramMember, seconds: number): Promise<number> {
-	const hasMail = () => {
-		const waiting = member.inbox();
-		return "ok" in waiting || waiting.length > 0;
-	};
-	// What a program must not read is refused at once, by whoever reads.
-	if (member.who.type !== "named" || hasMail()) return 0;
+	// What a program must not read is refused at once, by whoever reads. Who need not wait need not be listed.
+	if (member.who.type !== "named" || hasMail(member)) return 0;
 	const interrupt = untilInterrupted();
 	const seen = member.appear();
 	if (!seen.ok) return refused(call, seen);
-	return new Promise((resolve) => {
-		const end = (code: number) => {
-			clearTimeout(timer);
-			stop();
-			interrupt.end();
-			resolve(code);
-		};
-		const timer = setTimeout(() => end(noMail), seconds * 1000);
-		const stop = member.watch(() => hasMail() && end(0));
-		interrupt.signal.addEventListener("abort", () => end(interrupt.exitCode ?? 130));
-	});
+	const why = await untilMail(member, seconds, interrupt.signal);
+	interrupt.end();
+	return { mail: 0, late: noMail, over: interrupt.exitCode ?? 130 }[why];
 }
 
 const noMail = 4;

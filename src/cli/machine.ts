@@ -8,19 +8,19 @@ import type { Call } from "./main.ts";
 import { type Machine, openMember, type ProgramMember } from "./member.ts";
 import { surroundingSession, type Who, whoIsIt } from "./who.ts";
 
-/** The machine that this program runs on. What goes wrong is said on standard error, each thing once. */
+/** The machine that this program runs on. What goes wrong is said on standard error. */
 export function thisMachine({ env, out }: Call): Machine {
+	return machineFor(env, (text) => out.note(`warning: ${text}`));
+}
+
+/** The machine that this process runs on. `say` hears of what cannot be used or cleaned, each thing once, one line each. */
+export function machineFor(env: NodeJS.ProcessEnv, say: (text: string) => void): Machine {
 	const said = new Set<string>();
 	const warn = (text: string) => {
 		if (said.has(text)) return;
 		said.add(text);
-		out.note(`warning: ${text}`);
+		say(text);
 	};
-	return machineFor(env, warn);
-}
-
-/** The machine that this process runs on. `warn` hears of what cannot be used, one line each, and maybe again. */
-export function machineFor(env: NodeJS.ProcessEnv, warn: (text: string) => void): Machine {
 	const disk = nodeDisk();
 	const now = Date.now;
 	const settings = openSettings({ disk, file: settingsPath(env), now, warn });

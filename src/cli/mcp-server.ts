@@ -17,6 +17,7 @@ import { mailLine, mailOf } from "./mail-line.ts";
 import type { ProgramMember, ReadMail } from "./member.ts";
 import { type Printed, schemas } from "./schemas.ts";
 import type { Unseated } from "./seat.ts";
+import { untilMail } from "./until-mail.ts";
 import { version } from "./version.ts";
 
 /** What the server is made of. */
@@ -232,25 +233,6 @@ function addInbox(server: McpServer, { take, chain, subscribed }: ServerParts): 
 			return {};
 		});
 	}
-}
-
-/** Waits until mail is there, the time is up, or it is over. */
-function untilMail(member: ProgramMember, seconds: number, over: AbortSignal): Promise<void> {
-	const hasMail = () => {
-		const waiting = member.inbox();
-		return "ok" in waiting || waiting.length > 0;
-	};
-	if (seconds === 0 || over.aborted || hasMail()) return Promise.resolve();
-	return new Promise((resolve) => {
-		const end = () => {
-			clearTimeout(timer);
-			stop();
-			resolve();
-		};
-		const timer = setTimeout(end, seconds * 1000);
-		const stop = member.watch(() => hasMail() && end());
-		over.addEventListener("abort", end, { once: true });
-	});
 }
 
 /** A mail as a model sees it: framed, since it is a peer's word and not the user's. */

@@ -382,7 +382,7 @@ export function openMember({
 		if (isSession) {
 			return refuse("in_session", `${what} inside a Pi session; its mail enters its conversation by itself`);
 		}
-		return refuse("no_name", "say whose mail it is with --from NAME, or set PI_SESSION_MAIL_NAME");
+		return noName();
 	}
 
 	function waitingMails(): WaitingMail[] {
@@ -548,8 +548,7 @@ export function openMember({
 			});
 		},
 		sent(atMost) {
-			if (who.type === "passing")
-				return refuse("no_name", "say whose mail it is with --from NAME, or set PI_SESSION_MAIL_NAME");
+			if (who.type === "passing") return noName();
 			return attempt(() => {
 				const names = disk.list(boxes.sent);
 				const all = new Set(names);
@@ -625,6 +624,10 @@ function refusalOf({ code, message }: EditRefusal): MemberRefusal {
 
 function refuse(code: MemberRefusal["code"], why: string): MemberRefusal {
 	return { ok: false, code, message: `Nothing was done: ${why}.` };
+}
+
+function noName(): MemberRefusal {
+	return refuse("no_name", "say whose mail it is with --from NAME, or set PI_SESSION_MAIL_NAME");
 }
 
 /** What is sent is a program's. One that counts no hops is held to no limit. */

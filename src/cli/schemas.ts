@@ -1,5 +1,5 @@
 import * as z from "zod/mini";
-import { mailKinds } from "../mail/envelope.ts";
+import { controlOps, mailKinds } from "../mail/envelope.ts";
 
 /** What the commands print with `--json`. README.md's table is made of this; the program itself takes only the types. */
 
@@ -93,7 +93,7 @@ export const schemas = {
 		),
 	}),
 	cancel: z.strictObject({ id: z.string(), to: z.string() }),
-	control: z.strictObject({ op: z.enum(["pause", "resume", "stop", "cancel"]), to: z.string() }),
+	control: z.strictObject({ op: z.enum(controlOps), to: z.string() }),
 	tickets: z.strictObject({
 		tickets: z.array(
 			z.strictObject({

@@ -1,10 +1,11 @@
 import { shortAddress } from "../mail/address.ts";
 import { counted, field, pathField } from "../mail/text.ts";
+import { detachedCalls } from "../session/calls.ts";
 import { type Listed, subjectOf } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { columnsOf, pad } from "../view/columns.ts";
 import type { Tab } from "../view/memory.ts";
-import { chainText, shortTime, stateOf, waitingWord } from "../view/rows.ts";
+import { callAge, chainText, shortTime, stateOf, waitingWord } from "../view/rows.ts";
 
 /** Most lines of one kind; what is older is counted. */
 const maxLines = 50;
@@ -89,11 +90,11 @@ function sessionTable({ overview, sessions, mailbox }: MailSession): string {
 
 function callTable({ calls }: MailSession): string {
 	if (calls === undefined) return "No call is suspended here: toolPolicy in the settings names none.";
-	const shown = [...calls.views().filter(({ isDetached }) => isDetached), ...calls.recent()];
+	const shown = [...detachedCalls(calls), ...calls.recent()];
 	if (shown.length === 0) return "No call goes on by itself.";
-	const rows = shown.map(({ id, state, tool, arguments: args, started, finished = Date.now(), progress }) => {
-		const seconds = Math.max(0, Math.round((finished - started) / 1000));
-		return [state, `${seconds} s`, id, field(tool, 40), field(progress.at(-1) ?? args, 100)];
+	const rows = shown.map((call) => {
+		const { id, state, tool, arguments: args, progress } = call;
+		return [state, callAge(call, Date.now()), id, field(tool, 40), field(progress.at(-1) ?? args, 100)];
 	});
 	return aligned(rows).join("\n");
 }

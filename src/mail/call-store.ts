@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import * as z from "zod/mini";
 import { type Disk, errorCode, UnfitError } from "./disk.ts";
+import { callStates } from "./envelope.ts";
 
 /** A part of what a tool returned. */
 export type ResultPart = { type: "text"; text: string } | { type: "image"; data: string; mimeType: string };
@@ -20,7 +21,7 @@ export interface OpenCall {
 
 /** How a call ended, as it lies in `<address>/results/<id>.json` as long as the mailbox does. */
 export interface EndedCall extends OpenCall {
-	state: "completed" | "failed" | "cancelled" | "orphaned";
+	state: (typeof callStates)[number];
 	/** When it ended, in milliseconds since 1970. */
 	finished: number;
 	content: ResultPart[];
@@ -28,7 +29,8 @@ export interface EndedCall extends OpenCall {
 
 /**
  * The calls of one address. An open one has a file in `calls/` from before its model gets the turn back until its result is
- * mail; so what is there at a start was cut short by the end of its process. All methods throw the disk's errors.
+ * mail; so what is there at a start was cut short by the end of its process. All methods but `listOpen` throw the disk's
+ * errors.
  */
 export interface CallStore {
 	open(call: OpenCall): void;
@@ -36,7 +38,7 @@ export interface CallStore {
 	keep(call: EndedCall): void;
 	/** The result has become mail. */
 	close(id: string): void;
-	/** The calls that are open. One that cannot be read now is passed over; `failed` hears why. */
+	/** The calls that are open. What cannot be read now, one or all, is passed over; `failed` hears why. */
 	listOpen(failed: (error: unknown) => void): OpenCall[];
 	/** How a call ended; undefined when nothing is kept of it. */
 	ended(id: string): EndedCall | undefined;
@@ -79,29 +81,35 @@ export function openCallStore(disk: Disk, folder: string): CallStore {
 		}
 	}
 
+	function openCallIn(name: string): OpenCall[] {
+		const path = join(calls, name);
+		if (!isCallId(name.replace(/\.json$/, "")) || disk.entry(path) !== "file") return [];
+		const { data } = z.safeParse(openCallSchema, read(path));
+		return data === undefined || `${data.id}.json` !== name ? [] : [data];
+	}
+
 	return {
 		open: (call) => write(calls, { ...call, arguments: call.arguments.slice(0, maxArguments) }, false),
 		keep: (call) => write(results, call, true),
 		close: (id) => disk.remove(join(calls, `${id}.json`)),
 		listOpen(failed) {
-			if (disk.entry(calls) !== "folder") return [];
-			return disk.list(calls).flatMap((name) => {
-				const path = join(calls, name);
-				try {
-					if (!isCallId(name.replace(/\.json$/, "")) || disk.entry(path) !== "file") return [];
-					const { data } = z.safeParse(openCallSchema, read(path));
-					return data === undefined || `${data.id}.json` !== name ? [] : [data];
-				} catch (error) {
-					failed(error);
-					return [];
-				}
-			});
+			const names = orNone(() => (disk.entry(calls) === "folder" ? disk.list(calls) : []), failed);
+			return names.flatMap((name) => orNone(() => openCallIn(name), failed));
 		},
 		ended(id) {
 			return isCallId(id) ? z.safeParse(endedCallSchema, read(join(results, `${id}.json`))).data : undefined;
 		},
 		pathOf: (id) => join(results, `${id}.json`),
 	};
+}
+
+function orNone<T>(read: () => T[], failed: (error: unknown) => void): T[] {
+	try {
+		return read();
+	} catch (error) {
+		failed(error);
+		return [];
+	}
 }
 
 /** A part of a result that is one; undefined for anything else. */
@@ -123,7 +131,7 @@ const openCallSchema = z.object({
 });
 
 const endedCallSchema = z.extend(openCallSchema, {
-	state: z.enum(["completed", "failed", "cancelled", "orphaned"]),
+	state: z.enum(callStates),
 	finished: z.number(),
 	content: z.array(resultPartSchema),
 });

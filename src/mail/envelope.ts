@@ -43,20 +43,26 @@ export interface Extras {
 	control?: Control | undefined;
 }
 
+/** The states that a call can end in. */
+export const callStates = ["completed", "failed", "cancelled", "orphaned"] as const;
+
 /** A call that a session's model made, whose result came after the model was given the turn back. */
 export interface CallOfResult {
 	id: string;
 	tool: string;
 	/** `decided`: somebody has said whether it may be made. */
-	state: "completed" | "failed" | "cancelled" | "orphaned" | "decided";
+	state: (typeof callStates)[number] | "decided";
 }
+
+/** What a person can do with a session; see `Control`. */
+export const controlOps = ["pause", "resume", "stop", "cancel"] as const;
 
 /**
  * What a person does with another session: `pause` keeps it from running until `resume`, `stop` ends its run as Esc does,
  * `cancel` ends the calls of these ids, or without ids all that its model does not wait for.
  */
 export interface Control {
-	op: "pause" | "resume" | "stop" | "cancel";
+	op: (typeof controlOps)[number];
 	calls?: string[] | undefined;
 }
 
@@ -185,7 +191,7 @@ const extrasSchema = z.catch(
 				z.object({
 					id: z.string().check(z.maxLength(maxCallField)),
 					tool: z.string().check(z.maxLength(maxCallField)),
-					state: z.enum(["completed", "failed", "cancelled", "orphaned", "decided"]),
+					state: z.enum([...callStates, "decided"]),
 				}),
 			),
 			undefined,
@@ -193,7 +199,7 @@ const extrasSchema = z.catch(
 		control: z.catch(
 			z.optional(
 				z.object({
-					op: z.enum(["pause", "resume", "stop", "cancel"]),
+					op: z.enum(controlOps),
 					calls: z.optional(z.array(z.string().check(z.maxLength(maxCallField))).check(z.maxLength(50))),
 				}),
 			),

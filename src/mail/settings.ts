@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage } from "./disk.ts";
+import { sendersSchema } from "./senders.ts";
 import { field } from "./text.ts";
 import { policyInstead, type ToolPolicy, toolPolicySchema } from "./tool-policy.ts";
 import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
@@ -34,7 +35,7 @@ export const settingsSchema = z.object({
 		.optional(wakeOnSchema)
 		.check(z.describe("Which mail may start a turn of a session. All other is read with the next one.")),
 	interruptFrom: z
-		.optional(z.array(z.string().check(z.maxLength(128))).check(z.maxLength(64)))
+		.optional(sendersSchema)
 		.check(
 			z.describe(
 				"The sessions whose models may interrupt a session: names, full session ids, or * for all. A person may always.",

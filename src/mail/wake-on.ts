@@ -1,18 +1,13 @@
 import * as z from "zod/mini";
-import { canonicalAddress } from "./address.ts";
 import { awaitsAnswer, type Envelope, isQuiet } from "./envelope.ts";
+import { isAmong, sendersSchema } from "./senders.ts";
 
 /** Which mail may start a run of a session, as its user has set it: what an absent key says nothing about may. */
 export const wakeOnSchema = z.strictObject({
 	kinds: z.optional(
 		z.array(z.enum(["request", "ask", "message"])).check(z.maxLength(3), z.describe("The kinds that may.")),
 	),
-	// It stands in the running record, whose size is bounded.
-	from: z.optional(
-		z
-			.array(z.string().check(z.maxLength(128)))
-			.check(z.maxLength(64), z.describe("The senders that may: names of sessions, or full session ids.")),
-	),
+	from: z.optional(sendersSchema.check(z.describe("The senders that may: names of sessions, or full session ids."))),
 });
 
 /** See `wakeOnSchema`. */
@@ -33,9 +28,7 @@ export function excludedBy(
 	senderName: () => string | undefined,
 ): keyof WakeOn | undefined {
 	if (wakeOn?.kinds?.some((may) => may === (awaitsAnswer({ kind }) ? kind : "message")) === false) return "kinds";
-	if (wakeOn?.from === undefined || wakeOn.from.some((sender) => canonicalAddress(sender) === from)) return undefined;
-	const name = senderName();
-	return name !== undefined && wakeOn.from.includes(name) ? undefined : "from";
+	return wakeOn?.from === undefined || isAmong(wakeOn.from, from, senderName) ? undefined : "from";
 }
 
 /** Whether a mail may start a run, as far as its sender and these settings say. */

@@ -65,6 +65,11 @@ export interface CallsParts {
 	changed: () => void;
 }
 
+/** The calls that go on though their model has its turn back, in the order in which they were made. */
+export function detachedCalls(calls: Calls | undefined): CallView[] {
+	return calls?.views().filter(({ isDetached }) => isDetached) ?? [];
+}
+
 /** What a policy for tools needs of its session besides. */
 export interface PolicyParts extends CallsParts {
 	/** Its mailbox folder, and the disk that it is on. */

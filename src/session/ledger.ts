@@ -1,5 +1,6 @@
 import * as z from "zod/mini";
 import { awaitsAnswer, type Envelope, mailKinds } from "../mail/envelope.ts";
+import type { OpenMail } from "../mail/mailbox.ts";
 
 /** `customType` of a mail in the conversation (PSM-046). */
 export const mailType = "mailbox";
@@ -65,7 +66,7 @@ export type Note =
 	| { address: string; type: "receiving"; isOn: boolean }
 	/** The user has paused the session, or lets it go on; with this mail, if it was one that said so. */
 	| { address: string; type: "paused"; isOn: boolean; mail?: TakenMail | undefined }
-	/** A mail that another extension, or a call inside another tool's call, took over. */
+	/** Control mail, or a mail that another extension, or a call inside another tool's call, took over. */
 	| { address: string; type: "taken"; mail: TakenMail };
 
 /** A mail that has no text in the conversation. */
@@ -75,6 +76,11 @@ export interface TakenMail {
 	kind: Envelope["kind"];
 	/** The envelope's name in `cur/`. */
 	file?: string | undefined;
+}
+
+/** What a tool's result keeps beside the results of calls that it has shown the model. */
+export interface SeenResults {
+	seenResults: { address: string; calls: string[] };
 }
 
 /**
@@ -108,6 +114,11 @@ export interface Ledger {
 	hasSeenResult(callId: string): boolean;
 	/** How many mails were read or taken over. */
 	readonly readCount: number;
+}
+
+/** What a note keeps of a mail that enters no entry of its own. */
+export function takenMailOf({ name, envelope: { id, from, kind } }: Pick<OpenMail, "envelope" | "name">): TakenMail {
+	return { id, from, kind, file: name };
 }
 
 /** Ids are unique per sender only: a mail is known by both. */
@@ -286,11 +297,6 @@ const note = z.discriminatedUnion("type", [
 	z.object({ address: z.string(), type: z.literal("paused"), isOn: z.boolean(), mail: z.optional(takenMail) }),
 	z.object({ address: z.string(), type: z.literal("taken"), mail: takenMail }),
 ]);
-
-/** What a tool's result keeps beside the results of calls that it has shown the model. */
-export interface SeenResults {
-	seenResults: { address: string; calls: string[] };
-}
 
 const withSeenResults = z.object({ seenResults: z.object({ address: z.string(), calls: z.array(z.string()) }) });
 

@@ -1,7 +1,8 @@
 import { isUuid } from "../mail/address.ts";
 import type { Delivered, Draft, Refusal } from "../mail/deliver.ts";
 import { errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type Control, type MailKind } from "../mail/envelope.ts";
+import { awaitsAnswer, type Control, extras, type MailKind } from "../mail/envelope.ts";
+import { mayInterrupt } from "../mail/interrupt-from.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { displayName, type ResolveCode, resolve } from "../mail/resolve.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
@@ -125,12 +126,12 @@ export function createOutbox({
 		return notes;
 	}
 
-	/** A person may interrupt whom it likes, and a model whose user lets it. */
-	function mayInterrupt(address: string, { kind, program }: OutgoingMail): boolean {
-		if (kind === "request" || program === true) return true;
-		const name = running.find(mailbox.address)?.name;
-		const those = running.find(address)?.x.interruptFrom ?? [];
-		return those.some((who) => who === "*" || who === mailbox.address || who === name);
+	/** The priority that the recipient's settings let a mail of this session have. */
+	function allowedPriority(address: string, { kind, program, priority }: OutgoingMail): OutgoingMail["priority"] {
+		if (priority === undefined) return undefined;
+		const mail = { kind, from: mailbox.address, ...extras({ program: program || undefined }) };
+		const senders = running.find(address)?.x.interruptFrom;
+		return mayInterrupt(senders, mail, () => running.find(mailbox.address)?.name) ? priority : undefined;
 	}
 
 	return {
@@ -151,15 +152,14 @@ export function createOutbox({
 			}
 			const refused = notAccepted(address, kind, id);
 			if (refused !== undefined) return refused;
-			const interrupts = mail.priority === "interrupt" && mayInterrupt(address, mail);
-			const priority = interrupts ? mail.priority : undefined;
+			const priority = allowedPriority(address, mail);
 			const outcome = mailbox.deliver({ to: address, kind, body: body.trim(), hops, id, quiet, program, priority });
 			if (!outcome.ok) return outcome;
 			const recipient = running.find(address);
 			// Of what was sent before it is not known whether it still waits.
 			if (outcome.duplicate) return { ...outcome, recipient, notes: [] };
-			const refusedPriority = mail.priority !== undefined && !interrupts ? [notInterrupted] : [];
-			return { ...outcome, recipient, notes: [...refusedPriority, ...notesOf(recipient, wasKnown, outcome)] };
+			const lostPriority = priority === mail.priority ? [] : [notInterrupted];
+			return { ...outcome, recipient, notes: [...lostPriority, ...notesOf(recipient, wasKnown, outcome)] };
 		},
 		control(to, control, program) {
 			const found = resolved(to);

@@ -1,5 +1,5 @@
 import { uuidOf } from "../mail/address.ts";
-import type { CallStore, EndedCall, OpenCall, ResultPart } from "../mail/call-store.ts";
+import type { CallStore, EndedCall, ResultPart } from "../mail/call-store.ts";
 import { errorReason } from "../mail/disk.ts";
 import { type CallOfResult, maxBodyBytes } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
@@ -44,15 +44,6 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 		}
 	}
 
-	function listOpen(failed: (error: unknown) => void): OpenCall[] {
-		try {
-			return store.listOpen(failed);
-		} catch (error) {
-			failed(error);
-			return [];
-		}
-	}
-
 	return {
 		end,
 		tell(call, text) {
@@ -68,7 +59,7 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 				isDone = false;
 				warn(`a call in ${address} cannot be looked at and is tried again: ${errorReason(error)}`);
 			};
-			for (const open of listOpen(failed)) {
+			for (const open of store.listOpen(failed)) {
 				if (isLive(open.id)) continue;
 				try {
 					const ended = store.ended(open.id) ?? { ...open, state: "orphaned", finished: now(), content: [] };

@@ -14,7 +14,8 @@ import { boxesOf, makeBoxes } from "../mail/boxes.ts";
 import { type OpenCall, openCallStore } from "../mail/call-store.ts";
 import type { Delivered } from "../mail/deliver.ts";
 import { type Disk, errorMessage } from "../mail/disk.ts";
-import type { Control, Envelope } from "../mail/envelope.ts";
+import type { Control } from "../mail/envelope.ts";
+import { mayInterrupt } from "../mail/interrupt-from.ts";
 import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
@@ -27,14 +28,15 @@ import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
 import { type ByHand, createByHand } from "./by-hand.ts";
-import type { Calls, PolicyParts } from "./calls.ts";
+import { type Calls, detachedCalls, type PolicyParts } from "./calls.ts";
+import { createRunControl } from "./control.ts";
 import { endLastLine, isBehindFile, openConversation, savedEntries } from "./conversation.ts";
 import { createFooter, footerText } from "./footer.ts";
 import { createGate } from "./gate.ts";
 import { type Arrival, createHandover } from "./handover.ts";
 import { createHops } from "./hops.ts";
 import { createInbox } from "./inbox.ts";
-import { createLedger, type MailDetails, type Note, noteType, type TakenMail } from "./ledger.ts";
+import { createLedger, type MailDetails, type Note, noteType, takenMailOf } from "./ledger.ts";
 import { createMessages } from "./messages.ts";
 import { createOutbox, type Outbox, type SendRefusal } from "./outbox.ts";
 import { createOverview, type Overview } from "./overview.ts";
@@ -189,21 +191,10 @@ export function openSession(
 	/** What the record says of this session's shell. */
 	let shownHops = 0;
 	let shownWait = "";
-	/** Whether the model is asked and no tool runs. */
-	let isWriting = false;
-	/** Why this process itself ends the run: what is owed stays so, and is answered by the run that goes on with it. */
-	let cut: "pause" | "interrupt" | undefined;
-	/** Pi was told to start a run, which has not begun. */
-	let isStarting = false;
-	/** What has ended a run that has yet to go on. */
-	let cutShort: typeof cut;
 	/** Nobody will ever resume the session. */
 	let isOver = false;
 
-	const conversation = openConversation(pi, ctx, () => {
-		isStarting = true;
-		cutShort = undefined;
-	});
+	const conversation = openConversation(pi, ctx, () => runControl.runRequested());
 	const ledger = createLedger(address);
 	ledger.read(conversation.entries());
 	const footer = createFooter(ctx);
@@ -235,6 +226,22 @@ export function openSession(
 		endedCall: store.ended,
 		warn,
 	});
+	const runControl = createRunControl({
+		pi,
+		ctx,
+		address,
+		ledger,
+		asks,
+		calls: () => calls,
+		isRunning: () => runStart !== undefined,
+		stopsWriting: () => settings.read().interruptCompletions === true,
+		note,
+		onPaused() {
+			presence.update(receiving());
+			setImmediate(guarded(pump));
+		},
+	});
+	const nameOf = (from: string) => running.find(from)?.name;
 	const handover = createHandover({
 		mailbox,
 		inbox,
@@ -247,10 +254,10 @@ export function openSession(
 		isOff,
 		isPaused: () => ledger.isPaused,
 		hasSeenResult: ledger.hasSeenResult,
-		control: controlledBy,
-		mayInterrupt,
-		onInterrupt: interrupt,
-		mayWake: (mail) => mayWake(wakeOn, mail, () => running.find(mail.from)?.name),
+		control: runControl.receive,
+		mayInterrupt: (mail) => mayInterrupt(interruptFrom, mail, () => nameOf(mail.from)),
+		onInterrupt: runControl.interrupt,
+		mayWake: (mail) => mayWake(wakeOn, mail, () => nameOf(mail.from)),
 		onWake: hops.arrived,
 		onQuiet: (count) => (runStart === undefined ? hops.shown(count) : hops.arrived(count)),
 		now: () => performance.now(),
@@ -378,75 +385,8 @@ export function openSession(
 		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, interruptFrom });
 	}
 
-	/** A person may always: no model sends requests, and none is behind a program. */
-	function mayInterrupt({ kind, from, x }: Envelope): boolean {
-		if (kind === "request" || x?.program === true) return true;
-		const name = running.find(from)?.name;
-		return interruptFrom?.some((who) => who === "*" || canonicalAddress(who) === from || who === name) === true;
-	}
-
-	/** The model gets its turn back: whatever it waits for ends. */
-	function interrupt(): void {
-		calls?.interrupt();
-		asks.interrupt();
-		if (!isWriting || ctx.isIdle() || !settings.read().interruptCompletions) return;
-		cut = "interrupt";
-		ctx.abort();
-	}
-
 	function isOff(): boolean {
 		return !ledger.isReceiving || ledger.isPaused;
-	}
-
-	/** Control mail: what has to last is noted together with the mail, and what ends with the process is done after. */
-	function controlledBy(mail: OpenMail): void {
-		const wanted = mail.envelope.x?.control;
-		const lasts = wanted?.op === "pause" || wanted?.op === "resume";
-		// One that could not be taken in before a later one was must not undo that.
-		if (lasts && mail.name > ledger.pausedBy) {
-			setPaused(wanted.op === "pause", takenMail(mail));
-			return;
-		}
-		noteTaken(mail);
-		if (wanted !== undefined && !lasts) control(wanted);
-	}
-
-	function control({ op, calls: ids }: Control): void {
-		switch (op) {
-			case "pause":
-			case "resume":
-				setPaused(op === "pause");
-				return;
-			case "cancel":
-				calls?.cancel(ids);
-				return;
-			case "stop":
-				if (!ctx.isIdle()) ctx.abort();
-		}
-	}
-
-	function setPaused(isOn: boolean, mail?: TakenMail): void {
-		const wasPaused = ledger.isPaused;
-		if (isOn === wasPaused && mail === undefined) return;
-		note({ address, type: "paused", isOn, mail });
-		if (isOn === wasPaused) return;
-		presence.update(receiving());
-		if (isOn && runStart !== undefined) {
-			cut = "pause";
-			calls?.interrupt();
-			asks.interrupt();
-			// A run that was stopped for it already goes on by another.
-		} else if (!isOn && cut === "pause" && ctx.signal?.aborted !== true) cut = undefined;
-		setImmediate(guarded(pump));
-	}
-
-	/** Starts a run that goes on with what was cut short, unless mail has started one. */
-	function goOn(): void {
-		if (cutShort === undefined || ledger.isPaused || !ctx.isIdle()) return;
-		const content = goingOn[cutShort];
-		cutShort = undefined;
-		isStarting = true;
-		pi.sendMessage({ customType: noteType, content, display: true }, { triggerTurn: true });
 	}
 
 	function noteOpenCall(call: OpenCall): boolean {
@@ -477,7 +417,7 @@ export function openSession(
 		if (!ctx.isIdle()) hasMore = (canWake || asks.isWaiting) && handover.whenBusy();
 		else if (canWake && gate.isOpen) {
 			hasMore = handover.whenIdle();
-			goOn();
+			runControl.goOn();
 		} else inbox.look();
 		if (hasMore) setImmediate(guarded(pump));
 	}
@@ -569,7 +509,7 @@ export function openSession(
 	}
 
 	function noteTaken(mail: Pick<OpenMail, "envelope" | "name">): void {
-		note({ address, type: "taken", mail: takenMail(mail) });
+		note({ address, type: "taken", mail: takenMailOf(mail) });
 	}
 
 	function note(content: Note): void {
@@ -587,7 +527,7 @@ export function openSession(
 			pending: isOwner ? inbox.waitingCount + inbox.onHoldCount + handover.claimedCount : 0,
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
-			calls: calls?.views().filter(({ isDetached }) => isDetached).length ?? 0,
+			calls: detachedCalls(calls).length,
 		};
 		footer.show(footerText(counts, { isReceiving: ledger.isReceiving, isPaused: ledger.isPaused }));
 	}
@@ -671,7 +611,7 @@ export function openSession(
 			presence.update(receiving());
 			pump();
 		},
-		control,
+		control: runControl.perform,
 		// Also while another process prunes: a person wants to hear what became of it.
 		prune: (done) => startPruning(undefined, done, (_root, work) => work(() => {})),
 		refresh,
@@ -685,31 +625,21 @@ export function openSession(
 		agentStarted() {
 			if (runStart !== undefined) return;
 			runStart = { leaf: ctx.sessionManager.getLeafId() };
-			cutShort = undefined;
-			// The pause came while Pi prepared the run.
-			if (isStarting && ledger.isPaused) cut = "pause";
-			isStarting = false;
+			runControl.runStarted();
 			hops.started();
 			handover.runStarted();
 			shownHops = hops.count;
 			presence.update({ state: "busy", hops: shownHops });
 		},
 		context() {
-			isWriting = true;
+			runControl.modelAsked();
 			guarded(handover.conclude)();
 			guarded(showHops)();
 			guarded(refresh)();
 		},
-		toolStarted() {
-			isWriting = false;
-		},
+		toolStarted: runControl.toolStarted,
 		turnEnded({ outcome, toolResults, entries }) {
-			isWriting = false;
-			if (cut === "pause") {
-				// A last answer is one, and what it answers goes back.
-				if (toolResults.length > 0) ctx.abort();
-				return undefined;
-			}
+			if (runControl.turnEnded(toolResults.length > 0)) return undefined;
 			if (!isOwner || !isReady || outcome !== "completed" || toolResults.length === 0) return undefined;
 			// A turn whose tool the user stopped counts as completed for Pi.
 			if (ctx.signal?.aborted === true || !upkeep.isUsable()) return undefined;
@@ -721,10 +651,7 @@ export function openSession(
 		},
 		settled({ aborted }) {
 			guarded(handover.conclude)();
-			isWriting = false;
-			const isCut = cut !== undefined && aborted;
-			if (isCut) cutShort = cut;
-			cut = undefined;
+			const isCut = runControl.settled(aborted);
 			guarded(() => {
 				if (!isOwner || isCut) return;
 				const takeUnread = () => (isReady && upkeep.isUsable() ? handover.afterStop() : []);
@@ -751,16 +678,6 @@ export function openSession(
 			end(reason === "reload");
 		},
 	};
-}
-
-/** What the model is told where a run goes on that was cut short. */
-const goingOn = {
-	pause: "[mailbox] The user paused this session, and lets it go on now.",
-	interrupt: "[mailbox] Mail that interrupts has ended your last answer. Go on.",
-};
-
-function takenMail({ name, envelope: { id, from, kind } }: Pick<OpenMail, "envelope" | "name">): TakenMail {
-	return { id, from, kind, file: name };
 }
 
 /** How long after a change the settings are read at each look. */

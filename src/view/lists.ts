@@ -3,7 +3,7 @@ import { worstFirst } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
-import type { CallView } from "../session/calls.ts";
+import { type CallView, detachedCalls } from "../session/calls.ts";
 import type { Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import type { ClosedSession } from "../session/sessions.ts";
@@ -249,10 +249,9 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 			row: (width) => callRow(call, Date.now(), width),
 			...more,
 		});
-		const live = session.calls?.views().filter(({ isDetached }) => isDetached) ?? [];
 		const ended = session.calls?.recent() ?? [];
 		return [
-			...live.map((call) => item(call, { callId: call.id })),
+			...detachedCalls(session.calls).map((call) => item(call, { callId: call.id })),
 			...(ended.length === 0 ? [] : [headingItem("Ended")]),
 			...ended.map((call) => item(call, {})),
 		];

@@ -95,15 +95,18 @@ export function sessionRow(session: SessionRow, width: number): Row {
 	};
 }
 
-/** A call in a list: its age, or how long it took, and what it said last. */
+/** The age of a call, or how long it took. */
+export function callAge({ started, finished }: CallView, now: number): string {
+	return `${Math.max(0, Math.round(((finished ?? now) - started) / 1000))} s`;
+}
+
+/** A call in a list: its age, and what it said last. */
 export function callRow(call: CallView, now: number, width: number): Row {
-	const { state, tool, arguments: args, started, finished, progress } = call;
-	const seconds = Math.max(0, Math.round(((finished ?? now) - started) / 1000));
-	const colour = callColours[state];
+	const { state, tool, arguments: args, progress } = call;
 	return {
 		cells: [
-			{ text: state, columns: 10, colour },
-			{ text: `${seconds} s `, columns: 8, colour: "dim" },
+			{ text: state, columns: 10, colour: callColours[state] },
+			{ text: `${callAge(call, now)} `, columns: 8, colour: "dim" },
 			{ text: `${field(tool)} `, columns: whoColumns(width) },
 			{ text: field(progress.at(-1) ?? args, 400), colour: "muted" },
 		],

@@ -1,6 +1,6 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorMessage, errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type Control, isExpected } from "../mail/envelope.ts";
+import type { Control } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
@@ -236,9 +236,9 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	/** What a person does with a session that runs; what cannot be undone is asked about first. */
 	function onSession(key: string, to: RunningSession): void {
-		if (key === "p") parts.done({ type: "control", to, control: { op: to.x.paused === true ? "resume" : "pause" } });
-		else if (key === "s") parts.done({ type: "control", to, control: { op: "stop" } });
-		else parts.done({ type: "control", to, control: { op: "cancel" } });
+		const pause = to.x.paused === true ? "resume" : "pause";
+		const op = key === "p" ? pause : key === "s" ? "stop" : "cancel";
+		parts.done({ type: "control", to, control: { op } });
 	}
 
 	function cancelCall(id: string): void {
@@ -261,13 +261,8 @@ export function createScreen(parts: ScreenParts): Screen {
 	}
 
 	function canDrop(listed: Listed, word: MailStatus): boolean {
-		const mail = overview.glance(listed);
-		if (mail?.kind === undefined || isExpected({ kind: mail.kind })) return false;
-		return (
-			word === "unread" ||
-			word === "on hold" ||
-			(awaitsAnswer({ kind: mail.kind }) && (word === "read" || word === "held"))
-		);
+		const kind = overview.glance(listed)?.kind;
+		return canAnswer(kind, word) || (kind === "message" && (word === "unread" || word === "on hold"));
 	}
 
 	/** The kind of a mail that can be put on hold: what was claimed is on its way, and replies and what is no mail never wait. */

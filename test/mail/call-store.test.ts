@@ -132,6 +132,12 @@ describe("what lies among the calls and is none", () => {
 		expect(listed(openCallStore(disk, folder))).toEqual({ ids: [otherId], failed: [expect.stringContaining("EIO")] });
 	});
 
+	test("L7 is said when their folder cannot be listed now", () => {
+		store.open(open);
+		const disk = watchedDisk(({ name }) => name === "list" && fail("EACCES"));
+		expect(listed(openCallStore(disk, folder))).toEqual({ ids: [], failed: [expect.stringContaining("EACCES")] });
+	});
+
 	test.each<[string, string]>([
 		["not JSON", "{"],
 		["of a state that there is not", JSON.stringify({ ...ended, state: "running" })],

@@ -268,9 +268,12 @@ describe("an interrupt", () => {
 		return { priority: sent.envelope.x?.priority, notes: sent.notes };
 	}
 
-	test.each([[["*"]], [["carol", "alice"]], [[alice]]])("SMB-040 of a model passes where %j may", (interruptFrom) => {
-		expect(send(interruptFrom)).toEqual({ priority: "interrupt", notes: [] });
-	});
+	test.each([[["*"]], [["carol", "alice"]], [[alice]], [[alice.toUpperCase()]]])(
+		"SMB-040 of a model passes where %j may",
+		(interruptFrom) => {
+			expect(send(interruptFrom)).toEqual({ priority: "interrupt", notes: [] });
+		},
+	);
 
 	test.each([[undefined], [[]], [["bob"]], [[bob, "ali"]]])(
 		"SMB-040 of a model is sent as other mail, and it is told so, where %j may",
