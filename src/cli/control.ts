@@ -2,11 +2,12 @@ import { boxesOf } from "../mail/boxes.ts";
 import { type OpenCall, openCallStore } from "../mail/call-store.ts";
 import { errorMessage } from "../mail/disk.ts";
 import { type Control, controlOps } from "../mail/envelope.ts";
-import { displayName } from "../mail/resolve.ts";
+import { displayName, resolve } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
 import { asMember, refused, runningOn, thisMachine } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
+import type { Machine } from "./member.ts";
 import type { Printed } from "./schemas.ts";
 
 /** `calls`: the calls of running sessions that go on by themselves. */
@@ -14,8 +15,16 @@ export async function calls(call: Call): Promise<number> {
 	const { out } = call;
 	const [to, ...rest] = call.words;
 	if (rest.length > 0) throw new UsageError("calls takes one session");
-	const found = openCalls(call).filter(
-		({ session: { address, name } }) => to === undefined || name === to || address.startsWith(to.toLowerCase()),
+	const machine = thisMachine(call);
+	const sessions = runningOn(machine).list();
+	let address: string | undefined;
+	if (to !== undefined) {
+		const resolved = resolve(to, { running: sessions, self: "", hasMailbox: () => false });
+		if (!resolved.ok) return refused(call, resolved);
+		address = resolved.address;
+	}
+	const found = openCalls(machine, sessions).filter(
+		({ session }) => address === undefined || session.address === address,
 	);
 	const printed: Printed["calls"] = {
 		calls: found.map(({ session, open: { id, tool, arguments: args, started } }) => {
@@ -32,7 +41,8 @@ export async function calls(call: Call): Promise<number> {
 export async function cancel(call: Call): Promise<number> {
 	const [id, ...rest] = call.words;
 	if (id === undefined || rest.length > 0) throw new UsageError("cancel takes the id of one call");
-	const found = openCalls(call).find(({ open }) => open.id === id);
+	const machine = thisMachine(call);
+	const found = openCalls(machine, runningOn(machine).list()).find(({ open }) => open.id === id);
 	if (found === undefined) {
 		return refused(call, { code: "unknown_id", message: `Nothing was done: no call ${field(id, 40)} goes on.` });
 	}
@@ -77,18 +87,17 @@ function controlled(
 	});
 }
 
-function openCalls(call: Call): { session: RunningSession; open: OpenCall }[] {
-	const machine = thisMachine(call);
-	const { disk, root, warn } = machine;
-	return runningOn(machine)
-		.list()
-		.flatMap((session) => {
-			const store = openCallStore(disk, boxesOf(root, session.address).folder);
-			const failed = (error: unknown) => {
-				warn(`the calls of ${session.address} cannot be read: ${errorMessage(error)}`);
-			};
-			return store.listOpen(failed).map((open) => ({ session, open }));
-		});
+function openCalls(
+	{ disk, root, warn }: Machine,
+	sessions: readonly RunningSession[],
+): { session: RunningSession; open: OpenCall }[] {
+	return sessions.flatMap((session) => {
+		const store = openCallStore(disk, boxesOf(root, session.address).folder);
+		const failed = (error: unknown) => {
+			warn(`the calls of ${session.address} cannot be read: ${errorMessage(error)}`);
+		};
+		return store.listOpen(failed).map((open) => ({ session, open }));
+	});
 }
 
 function lineOf(session: RunningSession, { id, tool, arguments: args, started }: OpenCall): string {

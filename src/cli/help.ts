@@ -55,8 +55,17 @@ export async function nearest(typed: string, known: readonly string[]): Promise<
 	return distance(typed.slice(0, 60), near) <= Math.max(2, near.length / 2) ? `, did you mean ${near}` : "";
 }
 
-function allExits(): Record<number, string> {
-	return Object.assign({}, ...Object.values<Command>(commands).map(({ exits }) => exits));
+/** What each exit code means, in the words of all commands that have it. */
+function allExits(): Record<string, string> {
+	const meanings: Record<string, string> = {};
+	for (const { exits } of Object.values<Command>(commands)) {
+		for (const [code, meaning] of Object.entries(exits)) {
+			const before = meanings[code];
+			if (before === undefined) meanings[code] = meaning;
+			else if (!before.split("; or ").includes(meaning)) meanings[code] = `${before}; or ${meaning}`;
+		}
+	}
+	return meanings;
 }
 
 function optionText(name: string, value: string | undefined, short: string | undefined): string {

@@ -199,10 +199,11 @@ function switchMail(session: MailSession, ctx: ExtensionCommandContext, isOn: bo
 		return;
 	}
 	session.receive(isOn);
+	const whenOn = session.isPaused ? "what waited comes when you type /mailbox resume." : "what waited comes now.";
 	say(
 		ctx,
 		isOn
-			? "Mail is on: what waited comes now."
+			? `Mail is on: ${whenOn}`
 			: "Mail is off: it waits until you type /mailbox on. Replies to what this session sent still come.",
 	);
 }
@@ -213,11 +214,14 @@ function pause(session: MailSession, ctx: ExtensionCommandContext, op: "pause" |
 		return;
 	}
 	session.control({ op });
+	const whenResumed = session.isReceiving
+		? "what waited comes now."
+		: "mail is off, and waits until you type /mailbox on.";
 	say(
 		ctx,
 		op === "pause"
 			? "Paused: no mail starts a turn, and a run stops after its tools, until you type /mailbox resume."
-			: "Not paused: what waited comes now.",
+			: `Not paused: ${whenResumed}`,
 	);
 }
 

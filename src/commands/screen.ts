@@ -225,12 +225,15 @@ export function createScreenControl(
 		wanted: Control,
 	): Promise<Said | undefined> {
 		const who = nameOf(session, address);
+		const isSelf = address === session.mailbox.address;
+		if (isSelf && !session.isOwner)
+			return failed("Nothing was done: another process has this session open and receives its mail.");
 		const question = questions[wanted.op];
 		if (question !== undefined) {
 			const isMeant = await isSure(ctx, question.ask(who), question.yes);
 			if (!isMeant || current() !== session) return undefined;
 		}
-		if (address === session.mailbox.address) session.control(wanted);
+		if (isSelf) session.control(wanted);
 		else {
 			const sent = session.outbox.control(address, wanted);
 			if (!sent.ok) return failed(sent.message);

@@ -150,7 +150,12 @@ export function serialiseEnvelope({ body, ...fields }: Envelope): Buffer {
  * send order (PSM-020). A reader trusts the parsed id, never the name.
  */
 export function envelopeFileName(stamp: number, id: string): string {
-	return `${String(stamp).padStart(15, "0")}-${id}.json`;
+	return `${String(stamp).padStart(stampDigits, "0")}-${id}.json`;
+}
+
+/** The stamp in the name of an envelope's file, which a claim may have put something before. */
+export function stampInName(name: string): number {
+	return Number(name.slice(-nameLength).slice(0, stampDigits));
 }
 
 /** The id in the name of an envelope's file, which a claim may have put something before. */
@@ -158,6 +163,8 @@ export function idInName(name: string): string {
 	return name.slice(-"01234567-0123-0123-0123-0123456789ab.json".length, -".json".length);
 }
 
+const stampDigits = 15;
+const nameLength = "000000000000000-01234567-0123-0123-0123-0123456789ab.json".length;
 const tail = '"}\n';
 /** Most bytes that JSON makes of one UTF-16 code unit: `\u0000`. */
 const maxEscapedBytes = 6;

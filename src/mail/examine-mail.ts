@@ -145,13 +145,18 @@ function* examineInbox(
 		yield { level: isFull ? "error" : "warning", what, mend };
 	}
 	if (session?.judgement === "running" && waitsMs > hourMs) {
-		const isOff = session.record.x.receiving === false;
-		const why = isOff ? " where mail is off" : "";
+		const { receiving, paused } = session.record.x;
+		const isOff = receiving === false;
+		const why = paused ? " and is paused" : isOff ? " where mail is off" : "";
 		const what = `mail waits for ${duration(waitsMs)} for ${address}, which runs${why}`;
 		const look = isProgram
 			? read
 			: "look whether that session is busy or waits for you; else end it and start it again";
-		yield { level: "warning", what, mend: isOff ? "in that session type /mailbox on" : look };
+		yield {
+			level: "warning",
+			what,
+			mend: paused ? "in that session type /mailbox resume" : isOff ? "in that session type /mailbox on" : look,
+		};
 	}
 	return onHold;
 }

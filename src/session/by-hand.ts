@@ -127,9 +127,11 @@ export function createByHand(parts: ByHandParts): ByHand {
 			return whileWaiting(listed, inbox.hold, `On hold: it waits until it is released.${asker}`);
 		},
 		release(listed) {
-			const done = ledger.isReceiving
-				? "Released: it comes as if it had just arrived."
-				: "Released: it waits, as all mail does while mail is off.";
+			const done = ledger.isPaused
+				? "Released: it waits, as all mail does while this session is paused."
+				: ledger.isReceiving
+					? "Released: it comes as if it had just arrived."
+					: "Released: it waits, as all mail does while mail is off.";
 			return whileWaiting(listed, inbox.release, done);
 		},
 	};

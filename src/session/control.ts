@@ -1,5 +1,5 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
-import type { Control } from "../mail/envelope.ts";
+import { type Control, stampInName } from "../mail/envelope.ts";
 import type { OpenMail } from "../mail/mailbox.ts";
 import type { Asks } from "./asks.ts";
 import type { Calls } from "./calls.ts";
@@ -40,6 +40,9 @@ interface RunControlParts {
 	asks: Pick<Asks, "interrupt">;
 	/** The calls of the session's model, where they may be suspended. */
 	calls: () => Calls | undefined;
+	/** Milliseconds since 1970: now, and when the session was opened. */
+	now: () => number;
+	since: number;
 	/** Whether a run goes on. */
 	isRunning: () => boolean;
 	/** Whether an interrupt stops a model that is writing. */
@@ -103,13 +106,16 @@ export function createRunControl(parts: RunControlParts): RunControl {
 			const wanted = mail.envelope.x?.control;
 			const taken = takenMailOf(mail);
 			const lasts = wanted?.op === "pause" || wanted?.op === "resume";
-			// One that could not be taken in before a later one was must not undo that.
-			if (lasts && mail.name > ledger.pausedBy) {
+			// One that could not be taken in before a later one was must not undo that. By a clock that was ahead, every one is later.
+			const isLater = mail.name > ledger.pausedBy || stampInName(ledger.pausedBy) > parts.now() + maxAheadMs;
+			if (lasts && isLater) {
 				setPaused(wanted.op === "pause", taken);
 				return;
 			}
 			note({ address, type: "taken", mail: taken });
-			if (wanted !== undefined && !lasts) perform(wanted);
+			// What goes on now was begun after a mail that had waited for this start.
+			const isMeant = Date.parse(mail.envelope.ts) >= parts.since;
+			if (wanted !== undefined && !lasts && isMeant) perform(wanted);
 		},
 		perform,
 		interrupt() {
@@ -153,6 +159,9 @@ export function createRunControl(parts: RunControlParts): RunControl {
 		},
 	};
 }
+
+/** A stamp further ahead is from a clock that was. A sender that was killed leaves some a minute ahead (see `state.ts`). */
+const maxAheadMs = 5 * 60_000;
 
 /** What the model is told where a run goes on that was cut short. */
 const goingOn = {

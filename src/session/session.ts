@@ -230,6 +230,8 @@ export function openSession(
 		pi,
 		ctx,
 		address,
+		now,
+		since: now(),
 		ledger,
 		asks,
 		calls: () => calls,
@@ -416,8 +418,10 @@ export function openSession(
 		// In print mode replies stay where they are, unless an ask waits for one of them.
 		if (!ctx.isIdle()) hasMore = (canWake || asks.isWaiting) && handover.whenBusy();
 		else if (canWake && gate.isOpen) {
+			const wasPaused = ledger.isPaused;
 			hasMore = handover.whenIdle();
-			runControl.goOn();
+			// When mail has ended the pause just now, what waited comes first: the next look has it.
+			if (!wasPaused) runControl.goOn();
 		} else inbox.look();
 		if (hasMore) setImmediate(guarded(pump));
 	}

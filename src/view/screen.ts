@@ -236,6 +236,10 @@ export function createScreen(parts: ScreenParts): Screen {
 
 	/** What a person does with a session that runs; what cannot be undone is asked about first. */
 	function onSession(key: string, to: RunningSession): void {
+		if (key === "s" && to.state !== "busy") {
+			say("It is idle: there is no run to end.", true);
+			return;
+		}
 		const pause = to.x.paused === true ? "resume" : "pause";
 		const op = key === "p" ? pause : key === "s" ? "stop" : "cancel";
 		parts.done({ type: "control", to, control: { op } });
@@ -339,8 +343,10 @@ export function createScreen(parts: ScreenParts): Screen {
 		else if (text === "c" && memory.tab === "sessions") toggleClosed();
 		else if (memory.tab === "calls" && text === "x" && item?.callId !== undefined) cancelCall(item.callId);
 		else if (memory.tab === "calls" && text === "y" && item !== undefined) copy(item.key);
-		else if (/^[psx]$/.test(text) && item?.running !== undefined) onSession(text, item.running);
-		else if (text === "y" && item?.address !== undefined) copy(item.address);
+		else if (/^[psx]$/.test(text) && item?.running !== undefined) {
+			// Not where a person only looks for a recipient.
+			if (memory.picksFor === undefined) onSession(text, item.running);
+		} else if (text === "y" && item?.address !== undefined) copy(item.address);
 		else if (text === "w" && item?.address !== undefined) parts.done({ type: "write", to: item.address });
 		else onMail(text, item?.listed);
 	}

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod/mini";
-import { commands } from "../../src/cli/commands.ts";
+import { type Command, commands } from "../../src/cli/commands.ts";
 import { schemas } from "../../src/cli/schemas.ts";
 import { maxBodyBytes } from "../../src/mail/envelope.ts";
 import { temporaryFolder } from "../support/disk.ts";
@@ -31,6 +31,9 @@ describe("help", () => {
 		expect([code, stderr]).toEqual([0, ""]);
 		for (const name of Object.keys(commands)) expect(stdout).toMatch(new RegExp(`^  ${name} `, "m"));
 		for (const exit of [0, 1, 2, 3, 4, 130]) expect(stdout).toMatch(new RegExp(`^  ${exit} `, "m"));
+		for (const { exits } of Object.values<Command>(commands)) {
+			for (const meaning of Object.values(exits)) expect(stdout).toContain(meaning);
+		}
 		expect(await home.run([])).toMatchObject({ code: 2, stdout: "" });
 	});
 

@@ -475,6 +475,13 @@ describe("mail", () => {
 			what: `mail waits for 3 hours for ${bob}, which runs where mail is off`,
 			mend: "in that session type /mailbox on",
 		});
+		rmSync(record(bob));
+		runs(bob, { paused: true });
+		expect(problem()).toEqual({
+			level: "warning",
+			what: `mail waits for 3 hours for ${bob}, which runs and is paused`,
+			mend: "in that session type /mailbox resume",
+		});
 	});
 
 	test("that is on hold is not stuck, however long it waits: it is counted, and all is well", () => {

@@ -375,6 +375,22 @@ describe("other control", () => {
 		expect(pi.session.getEntries().at(-1)).toMatchObject({ message: { stopReason: "stop" } });
 	});
 
+	test("SMB-046 a stop that waited for a session to start ends none of its runs", async () => {
+		const pi = await session();
+		await pi.shutDown();
+		control(pi, "stop");
+		await later(1000);
+		const again = await startFakePi({
+			file: pi.file,
+			extensions: [host.extension({ ...thisMachine(), settingsFile })],
+			builtIns: ["bash"],
+		});
+		// It is there before the session looks at its mail.
+		await again.run({ prompt: "work", turns: [{ tools: nothing, during: () => later(5000) }], text: "done" });
+		expect(again.session.getEntries().at(-1)).toMatchObject({ message: { stopReason: "stop" } });
+		expect(again.openCount).toBe(0);
+	});
+
 	test("SMB-047 a cancel names its calls, or means all that nobody waits for", async () => {
 		const pi = await session();
 		const first = await detached(pi);
