@@ -22,6 +22,7 @@ export type {
 } from "./cli/member.ts";
 export type { WhoRefusal } from "./cli/who.ts";
 export {
+	type Control,
 	type Envelope,
 	type Extras,
 	type MailKind,

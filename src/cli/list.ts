@@ -1,6 +1,7 @@
 import { displayName } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
+import { approvalMarks } from "../session/tool-words.ts";
 import { runningOn, thisMachine } from "./machine.ts";
 import type { Call } from "./main.ts";
 import type { Printed } from "./schemas.ts";
@@ -61,6 +62,7 @@ export function lineOf(
 		...(session.x.program === true ? ["a program"] : []),
 		...(session.x.receiving === false ? ["takes no mail now"] : []),
 		...(session.x.paused === true ? ["paused"] : []),
+		...approvalMarks(session),
 		...(session.judgement === "unknown" ? ["cannot be looked into from here"] : []),
 		...(session.address === self ? ["this session"] : []),
 	];

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { canonicalAddress, isAddress, isPassingAddress, isUuid } from "../mail/address.ts";
+import { canonicalAddress, isAddress, isPassingAddress, isReservedAddress, isUuid } from "../mail/address.ts";
 import type { Processes } from "../mail/process.ts";
 import type { Running, RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
@@ -44,6 +44,7 @@ function nameProblem(name: string): string | undefined {
 	if (isUuid(name)) return "is the id of a Pi session; choose another name";
 	if (isPassingAddress(name)) return "is an address of the kind that programs without a name get; choose another name";
 	if (isAddress(name)) return undefined;
+	if (isReservedAddress(name)) return "is the name of one of the mailbox's own folders; choose another";
 	return "cannot be a name: use letters, digits, dots, hyphens and underscores, at most 128, the first and last a letter or digit";
 }
 

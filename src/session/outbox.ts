@@ -163,7 +163,7 @@ export function createOutbox({
 		},
 		control(to, control, program) {
 			const found = resolved(to);
-			if (!found.ok) return found;
+			if (!found.ok) return { ...found, message: found.message.replace("Nothing was sent", "Nothing was done") };
 			const recipient = running.find(found.address);
 			const whose = recipient === undefined ? found.address : displayName(recipient, []);
 			if (recipient === undefined) {

@@ -33,7 +33,9 @@ export function describeSessions(sessions: readonly RunningSession[], self: stri
 						`waiting on ${waitedFor === undefined ? "a session that is not running" : displayName(waitedFor, addresses)} (${field(session.waitingOn)})`,
 					];
 		const marks = [
+			...(session.x.program === true ? ["a program"] : []),
 			...(session.x.receiving === false ? ["takes no mail now"] : []),
+			...approvalMarks(session),
 			...(session.x.paused === true ? ["paused by its user"] : []),
 			...(session.x.wakeOn === undefined ? [] : wakers(session.x.wakeOn)),
 			...(session.judgement === "unknown" ? ["cannot be looked into from here"] : []),
@@ -49,6 +51,11 @@ export function describeSessions(sessions: readonly RunningSession[], self: stri
 		].join(", ");
 	});
 	return [`${counted(sessions.length, "running session")}:`, ...lines].join("\n");
+}
+
+/** What is said of a session that waits for somebody to decide about its calls. */
+export function approvalMarks({ x: { approvals = [] } }: RunningSession): string[] {
+	return approvals.length === 0 ? [] : [`waits for ${counted(approvals.length, "approval")}`];
 }
 
 /** Which mail starts a run of a session whose settings name some; nothing when they name none. */

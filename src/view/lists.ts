@@ -7,6 +7,7 @@ import { type CallView, detachedCalls } from "../session/calls.ts";
 import type { Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import type { ClosedSession } from "../session/sessions.ts";
+import { approvalMarks } from "../session/tool-words.ts";
 import type { Row } from "./frame.ts";
 import type { Memory, Tab } from "./memory.ts";
 import {
@@ -220,6 +221,7 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 				short: shortAddress(address, addresses),
 				cwd,
 				state: stateOf(session),
+				marks: approvalMarks(session),
 				waitingOn: waitingOn === "" ? "" : overview.nameOf(waitingOn),
 			});
 			return { ...shown, running: session };

@@ -60,6 +60,8 @@ export interface SessionRow {
 	/** `idle`, `busy`, `closed`, or that nobody can tell. */
 	state: string;
 	isSelf?: boolean;
+	/** What else is said of it. */
+	marks?: readonly string[];
 	/** Whom its ask waits for; empty when it does not wait. */
 	waitingOn?: string;
 	/** Mail that waits for it; left out where it is not counted. */
@@ -70,9 +72,20 @@ export interface SessionRow {
 
 /** A session as a row of a list; the narrower, the fewer columns. */
 export function sessionRow(session: SessionRow, width: number): Row {
-	const { name, short = "", cwd = "", state, isSelf = false, waitingOn = "", waiting = 0, lastActive } = session;
+	const {
+		name,
+		short = "",
+		cwd = "",
+		state,
+		isSelf = false,
+		marks = [],
+		waitingOn = "",
+		waiting = 0,
+		lastActive,
+	} = session;
 	const about = [
 		...(isSelf ? ["this session"] : []),
+		...marks,
 		...(waitingOn === "" ? [] : [`waits for ${field(waitingOn)}`]),
 		...(waiting === 0 ? [] : [`${waiting} ${waitingWord(isSelf)}`]),
 		lastActive === undefined ? pathField(cwd) : `last active ${lastActive}`,

@@ -258,10 +258,16 @@ export function createScreen(parts: ScreenParts): Screen {
 		if (listed.box === "sent") return [...(word === "queued" ? ["x retract", "e edit"] : []), write, "y copy id"];
 		if (word === "dead") return ["d delete", write];
 		// A session writes nothing to itself.
-		if (overview.glance(listed)?.kind === "result") return [write, "y copy id"];
+		if (isOfItself(listed)) return [write, "y copy id"];
 		const reply = canAnswer(overview.glance(listed)?.kind, word) ? "r answer" : "r new request";
 		const hold = word === "on hold" ? ["h release"] : holdable(listed, word) === undefined ? [] : ["h hold"];
 		return [reply, ...(canDrop(listed, word) ? ["p drop"] : []), ...hold, write, "y copy id"];
+	}
+
+	/** The result of a call of this session, or control mail, which nobody answers. */
+	function isOfItself(listed: Listed): boolean {
+		const kind = overview.glance(listed)?.kind;
+		return kind === "result" || kind === "control";
 	}
 
 	function canDrop(listed: Listed, word: MailStatus): boolean {
@@ -363,8 +369,7 @@ export function createScreen(parts: ScreenParts): Screen {
 		else if (key === "e")
 			isSent ? parts.done({ type: "edit", listed }) : say("Only a mail that this session sent can be edited.", true);
 		else if (isDead) say("It is dead: it was never read, and d deletes it.", true);
-		else if (overview.glance(listed)?.kind === "result")
-			say("It is the result of a call of this session: nobody waits for an answer.", true);
+		else if (isOfItself(listed)) say("Nobody waits for an answer: it is a result, or says what to do.", true);
 		else if (isSent) say("It is a mail that this session sent: w writes to its recipient.", true);
 		else if (key === "h") hold(listed);
 		else parts.done({ type: key === "r" ? "reply" : "drop", listed });

@@ -177,6 +177,41 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		await author.waitForScreen("What you typed is kept");
 	});
 
+	test("calls that go on by themselves have a tab, with their age and what they said, and are cancelled there", async () => {
+		const home = makeHome();
+		const toolPolicy = { rules: [{ tool: "bash", attachSeconds: 1 }] };
+		writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy }));
+		const author = await openAuthor(home);
+		await enter(author, '%tool bash {"command":"echo begun; sleep 60"} ;; %next ;; %say meanwhile');
+		await author.waitForScreen(/^ meanwhile$/m);
+		await author.waitForScreen("✉ 1 call");
+		await author.press("M-m");
+		author.type("6");
+		await author.waitForScreen("[6 Calls]");
+		await author.waitForScreen(/^→ running +\d+ s +bash +begun$/m);
+		author.type("x");
+		await author.waitForScreen(/^→ cancelled +\d+ s +bash /m);
+		author.type("q");
+		await author.waitForScreen("✉ Result of bash");
+	});
+
+	test("a call that asks is asked about in a dialog, where the reason for a no reaches the model", async () => {
+		const home = makeHome();
+		const permissions = { rules: [{ pattern: "bash(rm *)", behavior: "ask" }] };
+		writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { permissions } }));
+		const author = await openAuthor(home);
+		await enter(author, '%tool bash {"command":"rm -rf build"} ;; %next ;; %say I see');
+		await author.waitForScreen("Asked by rule 1 of the settings: ask bash(rm *).");
+		await author.waitForScreen(/^ → Allow once$/m);
+		for (let step = 0; step < 4; step++) await author.press("Down");
+		await author.waitForScreen(/^ → No, with a reason …$/m);
+		await author.press("Enter");
+		await author.waitForScreen("Why not? The model reads it.");
+		await enter(author, "keep it");
+		await author.waitForScreen("The call of bash was refused: by the user of the session. Reason: keep it");
+		await author.waitForScreen(/^ I see$/m);
+	});
+
 	test("the terminal is made 20x5 and 200 columns wide while it is open", async () => {
 		const home = makeHome();
 		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
