@@ -71,7 +71,7 @@ describe("an MCP client is a member", () => {
 		home.session(bob, { name: "bob" });
 		const { text, structured } = await call("session_mail_list");
 		expect(text).toContain(`- bob (${bob}), ${home.folder}, idle`);
-		expect(text).toContain(`- claude (claude), ${home.folder}, idle, (this session)`);
+		expect(text).toContain(`- claude (claude), ${home.folder}, idle, (a program), (this session)`);
 		expect(structured).toMatchObject({
 			sessions: expect.arrayContaining([expect.objectContaining({ address: "claude", self: true })]),
 		});
@@ -581,7 +581,9 @@ test.each(snippets)("a client that is configured as README.md shows, %o, is a me
 	const PATH = `${bin}:${home.env.PATH}`;
 	const { call } = await mcpClient({ cwd: home.folder, env: { ...home.env, PATH }, command, args });
 	const name = args.at(-1) ?? "";
-	expect((await call("session_mail_list")).text).toContain(`- ${name} (${name}), ${home.folder}, idle, (this session)`);
+	expect((await call("session_mail_list")).text).toContain(
+		`- ${name} (${name}), ${home.folder}, idle, (a program), (this session)`,
+	);
 });
 
 test("every tool, with its parameters, has its place in README.md", async () => {

@@ -316,7 +316,7 @@ describe("a program with a name", () => {
 		[bob, "is the id of a Pi session"],
 		["ask-aaaaaaaaaaaaaaaa", "programs without a name"],
 		["../etc", "cannot be a name"],
-		["running", "cannot be a name"],
+		["running", "is the name of one of the mailbox's own folders"],
 	])("cannot be called %s", async (name, said) => {
 		expect(await home.run(["inbox", "--from", name])).toMatchObject({ code: 1, stderr: expect.stringContaining(said) });
 	});
