@@ -512,7 +512,8 @@ class World {
 		const [put] = after.filter((name) => mailOfHold(name) !== undefined && !before.includes(name));
 		const name = mailOfHold(put ?? "");
 		// L4: a file shows it.
-		if (said.includes("On hold: ")) hold(name !== undefined, () => `${session.address} says "on hold", and nothing is`);
+		const isSomeHeld = after.some((found) => after.includes(mailOfHold(found) ?? ""));
+		if (said.includes("On hold: ")) hold(isSomeHeld, () => `${session.address} says "on hold", and nothing is`);
 		const tag = name === undefined ? undefined : envelopeIn(join(folder, name))?.body;
 		this.#read(session);
 		// A copy of what the conversation has.
