@@ -1,8 +1,11 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
-import { nodeDisk } from "../mail/disk.ts";
+import { errorMessage, nodeDisk } from "../mail/disk.ts";
 import { openSettings, type Settings } from "../mail/settings.ts";
 import type { ToolPolicy } from "../mail/tool-policy.ts";
 import { addPermission } from "../policy/add-permission.ts";
+import { pendingIn } from "../policy/all-tickets.ts";
+import { decideAtScreen } from "../policy/decide-as.ts";
+import { shownCall } from "../policy/dialog.ts";
 import { createGate, type Gate, projectSettingsPath } from "../policy/gate.ts";
 import type { Calls, PolicyParts } from "../session/calls.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -102,6 +105,14 @@ export function createCalls(
 				mailCame: engine.mailCame,
 				views: engine.views,
 				recent: engine.recent,
+				tickets: () =>
+					pendingIn(session, (error) => session.warn(`tickets cannot be read: ${errorMessage(error)}`)).map(
+						(ticket) => {
+							const { id, session: of, message, since } = ticket;
+							return { id, session: of, call: shownCall(ticket), message, since };
+						},
+					),
+				decide: (id, isApproved, reason) => decideAtScreen(session, id, isApproved, reason),
 				explain: (tool, args) => (context === undefined ? [] : gate.explain({ tool, args }, context)),
 				problems() {
 					if (context === undefined) return problems;

@@ -1,21 +1,21 @@
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
-import { isCanonicalAddress } from "../mail/address.ts";
 import { errorMessage } from "../mail/disk.ts";
 import { field } from "../mail/text.ts";
 import { typedArguments } from "../mail/tool-policy.ts";
+import { pendingIn, storeOf } from "../policy/all-tickets.ts";
 import { compile, explain } from "../policy/permissions.ts";
-import { type Decision, isTicketId, openTicketStore, type Ticket, type TicketStore } from "../policy/tickets.ts";
+import { type Decision, isTicketId, type Ticket } from "../policy/tickets.ts";
 import { refused, runningOn, thisMachine } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
-import type { Machine } from "./member.ts";
 import type { Printed } from "./schemas.ts";
 import { surroundingSession } from "./who.ts";
 
 /** `tickets`: the calls that wait for a decision. */
 export async function tickets(call: Call): Promise<number> {
 	const { out } = call;
-	const pending = pendingIn(thisMachine(call));
+	const machine = thisMachine(call);
+	const failed = (error: unknown) => machine.warn(`the tickets of a session cannot be read: ${errorMessage(error)}`);
+	const pending = pendingIn(machine, failed);
 	const printed: Printed["tickets"] = {
 		tickets: pending.map(({ id, session, tool, arguments: args, message, since }) => {
 			return { id, session, tool, arguments: JSON.stringify(args), message, since: new Date(since).toISOString() };
@@ -83,32 +83,6 @@ export async function policy(call: Call): Promise<number> {
 	if (out.isJson) await out.printJson(printed);
 	else await out.print(lines.join("\n"));
 	return 0;
-}
-
-/** The tickets of all sessions that wait for a decision, the oldest first. */
-function pendingIn(machine: Machine): Ticket[] {
-	const found: Ticket[] = [];
-	for (const store of storesIn(machine)) {
-		try {
-			found.push(...store.listPending());
-		} catch (error) {
-			machine.warn(`the tickets of a session cannot be read: ${errorMessage(error)}`);
-		}
-	}
-	return found.sort((a, b) => a.since - b.since);
-}
-
-function storeOf(machine: Machine, id: string): TicketStore | undefined {
-	return storesIn(machine).find((store) => store.find(id) !== undefined);
-}
-
-function storesIn({ disk, root, now }: Machine): TicketStore[] {
-	if (disk.entry(root) !== "folder") return [];
-	return disk.list(root).flatMap((name) => {
-		const folder = join(root, name);
-		const hasTickets = isCanonicalAddress(name) && disk.entry(join(folder, "tickets")) === "folder";
-		return hasTickets ? [openTicketStore(disk, folder, now)] : [];
-	});
 }
 
 function lineOf({ id, session, tool, arguments: args, message, since }: Ticket): string {

@@ -45,7 +45,7 @@ export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, s
 			const session = current();
 			const typed = argument.trim();
 			const tab = tabs.find((word) => word === typed);
-			const isShown = tab !== "calls" || session?.calls !== undefined;
+			const isShown = (tab !== "calls" && tab !== "approvals") || session?.calls !== undefined;
 			if (tab !== undefined && ctx.mode === "tui" && session !== undefined && isShown) await screen.open(ctx, tab);
 			else if (tab === "doctor") await showFindings(diagnose(ctx), ctx);
 			else if (session === undefined && tab !== undefined)
@@ -140,6 +140,7 @@ const ownWords = {
 	waiting: "show who waits for whom",
 	sessions: "show the running sessions",
 	calls: "show the calls that go on by themselves",
+	approvals: "show the calls that wait for a decision",
 	doctor: "look for what is wrong, and how to mend it",
 };
 

@@ -4,6 +4,7 @@ import { awaitsAnswer, type Control, type Envelope } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, textLines } from "../mail/text.ts";
+import type { PendingTicket } from "../session/calls.ts";
 import { canAnswer, type Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { isCancel, type Keybindings, submitKey } from "../view/keys.ts";
@@ -101,6 +102,7 @@ export function createScreenControl(
 	): Promise<Said | undefined> {
 		try {
 			if (action.type === "write") return await write(ctx, session, memory, action.to);
+			if (action.type === "decide") return await decide(ctx, session, action.ticket, action.isApproved);
 			if (action.type === "control") return await control(ctx, session, action.to, action.control);
 			const { listed } = action;
 			if (action.type === "delete") return await remove(ctx, session, listed);
@@ -216,6 +218,24 @@ export function createScreenControl(
 			memory.sentId = outcome.envelope.id;
 			return { text: `Replaced: ${who} had not claimed it and will see the new text only.`, isError: false };
 		});
+	}
+
+	async function decide(
+		ctx: ExtensionContext,
+		session: MailSession,
+		{ id, session: of, call, message }: PendingTicket,
+		isApproved: boolean,
+	): Promise<Said | undefined> {
+		const question = [`Let ${nameOf(session, of)} make this call?`, message, call].join("\n");
+		let reason: string | undefined;
+		if (isApproved && !(await isSure(ctx, question, "Approve it"))) return undefined;
+		if (!isApproved) {
+			reason = await ctx.ui.input("Why not? The model reads it.", "");
+			if (reason === undefined) return undefined;
+		}
+		if (current() !== session || session.calls === undefined) return undefined;
+		const { ok, message: said } = session.calls.decide(id, isApproved, reason?.trim() || undefined);
+		return { text: said, isError: !ok };
 	}
 
 	async function control(

@@ -24,6 +24,8 @@ export function* describe(session: MailSession, tab: Exclude<Tab, "doctor">): Ge
 			return sessionTable(session);
 		case "calls":
 			return callTable(session);
+		case "approvals":
+			return approvalTable(session);
 	}
 }
 
@@ -95,6 +97,16 @@ function callTable({ calls }: MailSession): string {
 	const rows = shown.map((call) => {
 		const { id, state, tool, arguments: args, progress } = call;
 		return [state, callAge(call, Date.now()), id, field(tool, 40), field(progress.at(-1) ?? args, 100)];
+	});
+	return aligned(rows).join("\n");
+}
+
+function approvalTable({ calls, overview }: MailSession): string {
+	const tickets = calls?.tickets() ?? [];
+	if (tickets.length === 0) return "No call waits for a decision.";
+	const rows = tickets.map(({ id, session, call, since }) => {
+		const seconds = Math.max(0, Math.round((Date.now() - since) / 1000));
+		return [`${seconds} s`, id, field(overview.nameOf(session), 60), field(call, 200)];
 	});
 	return aligned(rows).join("\n");
 }

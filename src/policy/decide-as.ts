@@ -1,8 +1,10 @@
+import { randomUUID } from "node:crypto";
 import { canonicalAddress, isAddress, uuidOf } from "../mail/address.ts";
 import { boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorReason } from "../mail/disk.ts";
 import type { Running } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
+import { storeOf } from "./all-tickets.ts";
 import { isTicketId, openTicketStore } from "./tickets.ts";
 
 /** What is needed to decide about the calls of other sessions. */
@@ -45,5 +47,28 @@ export function decideAs(
 		return { ok: true, message: `${isApproved ? "Approved" : "Denied"}: ${field(ticket.tool)} of ${address}.` };
 	} catch (error) {
 		return refuse("io", errorReason(error));
+	}
+}
+
+/** Decides about a call of any session, as the person at the screen of one. */
+export function decideAtScreen(
+	parts: DecideParts,
+	id: string,
+	isApproved: boolean,
+	reason: string | undefined,
+): { ok: boolean; message: string } {
+	try {
+		const decided = storeOf(parts, id)?.decide(id, {
+			decision_id: randomUUID(),
+			action: isApproved ? "resume" : "cancel",
+			by: { kind: "person", who: `the user of session ${parts.address}` },
+			at: parts.now(),
+			...(reason !== undefined && { reason: reason.slice(0, 4096) }),
+		});
+		if (decided === undefined) return { ok: false, message: "Nothing was decided: the ticket is gone." };
+		if (!decided.ok) return { ok: false, message: decided.message };
+		return { ok: true, message: isApproved ? "Approved: the call is made." : "Denied: the model reads why." };
+	} catch (error) {
+		return { ok: false, message: `Nothing was decided: ${errorReason(error)}.` };
 	}
 }

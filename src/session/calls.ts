@@ -20,6 +20,19 @@ export interface CallView {
 	progress: string[];
 }
 
+/** A call that waits for a decision, for whoever looks at it. */
+export interface PendingTicket {
+	id: string;
+	/** The address of its session. */
+	session: string;
+	/** The tool and its main argument. */
+	call: string;
+	/** What is asked. */
+	message: string;
+	/** When it was asked, in milliseconds since 1970. */
+	since: number;
+}
+
 /** The calls of a session's model, where its settings name tools that may be suspended. */
 export interface Calls {
 	/** An interrupt has come: every attached call is detached, and every wait ends. */
@@ -32,6 +45,10 @@ export interface Calls {
 	views(): CallView[];
 	/** The last of those that have ended after they were detached, at most 50, the newest first. */
 	recent(): CallView[];
+	/** The calls of all sessions that wait for a decision, the oldest first. */
+	tickets(): PendingTicket[];
+	/** Decides about one of them, as the person at this session. Throws nothing. */
+	decide(id: string, isApproved: boolean, reason?: string): { ok: boolean; message: string };
 	/** What decides about a call, and why, as lines for people. */
 	explain(tool: string, args: unknown): string[];
 	/** What of the settings cannot be done, one sentence each. */

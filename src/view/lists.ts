@@ -3,7 +3,7 @@ import { worstFirst } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
-import { type CallView, detachedCalls } from "../session/calls.ts";
+import { type CallView, detachedCalls, type PendingTicket } from "../session/calls.ts";
 import type { Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import type { ClosedSession } from "../session/sessions.ts";
@@ -21,6 +21,7 @@ import {
 	shortTime,
 	stateOf,
 	textRow,
+	ticketRow,
 } from "./rows.ts";
 
 /** An entry of a list, and what it stands for. */
@@ -34,6 +35,8 @@ export interface Item {
 	running?: RunningSession;
 	/** A call that has not ended. */
 	callId?: string;
+	/** A call that waits for a decision. */
+	ticket?: PendingTicket;
 	isHeading?: boolean;
 	/** What a search looks at besides the key. */
 	words?: readonly string[];
@@ -102,6 +105,8 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 				return itemsIn(sessionItems(), "No other session is running.");
 			case "calls":
 				return itemsIn(callItems(), "No call goes on by itself.");
+			case "approvals":
+				return itemsIn(approvalItems(), "No call waits for a decision.");
 			case "doctor":
 				return itemsIn(doctorItems(width), "Looking …");
 		}
@@ -257,6 +262,14 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 			...(ended.length === 0 ? [] : [headingItem("Ended")]),
 			...ended.map((call) => item(call, {})),
 		];
+	}
+
+	function approvalItems(): Item[] {
+		return (session.calls?.tickets() ?? []).map((ticket) => ({
+			key: ticket.id,
+			row: (width) => ticketRow(ticket, overview.nameOf(ticket.session), Date.now(), width),
+			ticket,
+		}));
 	}
 
 	function doctorItems(width: number): Item[] {

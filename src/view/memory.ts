@@ -1,7 +1,7 @@
 import type { Listed } from "../session/overview.ts";
 
-/** The tabs of the screen, in their order; each is also a word of `/mailbox`. The last is there where calls may be suspended. */
-export const tabs = ["inbox", "sent", "waiting", "sessions", "doctor", "calls"] as const;
+/** The tabs of the screen, in their order; each is also a word of `/mailbox`. The last two are there where a policy for tools is set. */
+export const tabs = ["inbox", "sent", "waiting", "sessions", "doctor", "calls", "approvals"] as const;
 export type Tab = (typeof tabs)[number];
 
 /** What is said to a person below the list. */
@@ -41,7 +41,15 @@ export function newMemory(): Memory {
 	const place = (): Place => ({ query: "", selected: 0, key: undefined, top: 0 });
 	return {
 		tab: "inbox",
-		places: { inbox: place(), sent: place(), waiting: place(), sessions: place(), doctor: place(), calls: place() },
+		places: {
+			inbox: place(),
+			sent: place(),
+			waiting: place(),
+			sessions: place(),
+			doctor: place(),
+			calls: place(),
+			approvals: place(),
+		},
 		isSearching: false,
 		opened: undefined,
 		picksFor: undefined,

@@ -1,7 +1,7 @@
 import type { Finding } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
-import type { CallView } from "../session/calls.ts";
+import type { CallView, PendingTicket } from "../session/calls.ts";
 import { type Glance, type MailStatus, subjectOf } from "../session/overview.ts";
 import { wrap } from "./columns.ts";
 import type { Cell, Row } from "./frame.ts";
@@ -122,6 +122,17 @@ export function callRow(call: CallView, now: number, width: number): Row {
 			{ text: `${callAge(call, now)} `, columns: 8, colour: "dim" },
 			{ text: `${field(tool)} `, columns: whoColumns(width) },
 			{ text: field(progress.at(-1) ?? args, 400), colour: "muted" },
+		],
+	};
+}
+
+/** A call that waits for a decision, in a list. */
+export function ticketRow({ call, since }: PendingTicket, who: string, now: number, width: number): Row {
+	return {
+		cells: [
+			{ text: `${Math.max(0, Math.round((now - since) / 1000))} s `, columns: 8, colour: "dim" },
+			{ text: `${field(who)} `, columns: whoColumns(width) },
+			{ text: field(call, 400), colour: "warning" },
 		],
 	};
 }

@@ -5,6 +5,7 @@ import type { Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import type { Holdable } from "../session/by-hand.ts";
+import type { PendingTicket } from "../session/calls.ts";
 import { canAnswer, type Listed, type MailStatus } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
@@ -21,7 +22,8 @@ export type Action =
 	| { type: "close" }
 	| { type: "write"; to: string }
 	| { type: "reply" | "edit" | "drop" | "delete"; listed: Listed }
-	| { type: "control"; to: RunningSession; control: Control };
+	| { type: "control"; to: RunningSession; control: Control }
+	| { type: "decide"; ticket: PendingTicket; isApproved: boolean };
 
 /** What the screen shows, and what draws it. */
 export interface ScreenParts {
@@ -63,7 +65,9 @@ function isText(tab: Tab): boolean {
 export function createScreen(parts: ScreenParts): Screen {
 	const { memory, theme, session } = parts;
 	const { overview, mailbox } = session;
-	const shownTabs: readonly Tab[] = tabs.filter((tab) => tab !== "calls" || session.calls !== undefined);
+	const shownTabs: readonly Tab[] = tabs.filter(
+		(tab) => (tab !== "calls" && tab !== "approvals") || session.calls !== undefined,
+	);
 	const cancels = new Map<string, () => void>();
 	let isOver = false;
 	let problem: string | undefined;
@@ -217,6 +221,8 @@ export function createScreen(parts: ScreenParts): Screen {
 				];
 			case "calls":
 				return ["↑↓", ...(item?.callId === undefined ? [] : ["x cancel"]), "y copy id", ...ends];
+			case "approvals":
+				return ["↑↓", ...(item?.ticket === undefined ? [] : ["a approve", "n deny", "y copy id"]), ...ends];
 			case "doctor":
 				return ["↑↓ scroll", "Enter look again", ...ends];
 			default:
@@ -348,7 +354,10 @@ export function createScreen(parts: ScreenParts): Screen {
 		else if (text === "/") memory.isSearching = canSearch();
 		else if (text === "c" && memory.tab === "sessions") toggleClosed();
 		else if (memory.tab === "calls" && text === "x" && item?.callId !== undefined) cancelCall(item.callId);
-		else if (memory.tab === "calls" && text === "y" && item !== undefined) copy(item.key);
+		else if ((memory.tab === "calls" || memory.tab === "approvals") && text === "y" && item !== undefined)
+			copy(item.key);
+		else if ((text === "a" || text === "n") && item?.ticket !== undefined)
+			parts.done({ type: "decide", ticket: item.ticket, isApproved: text === "a" });
 		else if (/^[psx]$/.test(text) && item?.running !== undefined) {
 			// Not where a person only looks for a recipient.
 			if (memory.picksFor === undefined) onSession(text, item.running);

@@ -267,7 +267,7 @@ describe("/mailbox", () => {
 			expect(words.slice(0, 2)).toEqual([unnamed, named]);
 			expect(words.slice(2).map(([value]) => value)).toEqual([
 				...["off", "on", "pause", "resume", "prune"],
-				...["inbox", "sent", "waiting", "sessions", "calls", "doctor"],
+				...["inbox", "sent", "waiting", "sessions", "calls", "approvals", "doctor"],
 			]);
 			expect(await offered("of")).toEqual([["off", "off", "keep mail waiting"]]);
 			expect(await offered("off")).toBeUndefined();

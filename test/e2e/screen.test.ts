@@ -195,6 +195,27 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		await author.waitForScreen("✉ Result of bash");
 	});
 
+	test("a call of another session that waits for a decision is approved in a tab, after a question", async () => {
+		const home = makeHome();
+		const permissions = { rules: [{ pattern: "bash(rm *)", behavior: "ask", attachSeconds: 0 }] };
+		writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { permissions } }));
+		writeFileSync(join(home.workDir, "old"), "");
+		const [author, worker] = await Promise.all([openAuthor(home), startWorker(home)]);
+		await worker.prompt('!tool bash {"command":"rm old"}\n!next\n!say meanwhile');
+		await worker.settled();
+		await author.press("M-m");
+		author.type("7");
+		await author.waitForScreen("[7 Approvals]");
+		await author.waitForScreen(/^→ \d+ s +worker +bash: rm old$/m);
+		author.type("a");
+		await author.waitForScreen("Let worker make this call?");
+		await author.press("Down");
+		await author.press("Enter");
+		await author.waitForScreen("Approved: the call is made.");
+		await author.waitForScreen("No call waits for a decision.");
+		await eventually(() => !readdirSync(home.workDir).includes("old"));
+	});
+
 	test("a call that asks is asked about in a dialog, where the reason for a no reaches the model", async () => {
 		const home = makeHome();
 		const permissions = { rules: [{ pattern: "bash(rm *)", behavior: "ask" }] };
