@@ -181,12 +181,12 @@ export const commands = {
 		takesRecipient: true,
 	},
 	tickets: {
-		usage: "",
+		usage: "[--watch]",
 		summary: "list the calls of models that wait for a decision",
 		detail: ["A line for each: ticket, session, tool, arguments, age, and what is asked."],
-		options: {},
-		examples: ["pi-session-mail tickets --json"],
-		exits: {},
+		options: { watch: { type: "boolean", what: "print those that come as well, until it is interrupted" } },
+		examples: ["pi-session-mail tickets --watch --json"],
+		exits: interrupted,
 	},
 	approve: {
 		usage: "TICKET [--payload JSON]",

@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { errorMessage } from "../mail/disk.ts";
 import { field } from "../mail/text.ts";
 import { typedArguments } from "../mail/tool-policy.ts";
 import { pendingIn, storeOf } from "../policy/all-tickets.ts";
 import { compile, explain } from "../policy/permissions.ts";
 import { type Decision, isTicketId, type Ticket } from "../policy/tickets.ts";
+import { untilInterrupted } from "./interrupt.ts";
 import { refused, runningOn, thisMachine } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
 import type { Printed } from "./schemas.ts";
@@ -15,16 +17,43 @@ export async function tickets(call: Call): Promise<number> {
 	const { out } = call;
 	const machine = thisMachine(call);
 	const failed = (error: unknown) => machine.warn(`the tickets of a session cannot be read: ${errorMessage(error)}`);
+	const print = (pending: readonly Ticket[]) =>
+		out.isJson ? out.printJson(printedOf(pending)) : out.print(pending.map(lineOf).join("\n"));
+	if (call.has("watch")) return untilNobodyReads(() => pendingIn(machine, failed), print);
 	const pending = pendingIn(machine, failed);
-	const printed: Printed["tickets"] = {
+	if (pending.length > 0 || out.isJson) await print(pending);
+	else await out.print("No call waits for a decision.");
+	return 0;
+}
+
+/** Prints what waits, and what comes, until it is interrupted or nobody reads. */
+async function untilNobodyReads(
+	look: () => Ticket[],
+	print: (tickets: readonly Ticket[]) => Promise<boolean>,
+): Promise<number> {
+	const interrupt = untilInterrupted();
+	const met = new Set<string>();
+	try {
+		while (!interrupt.signal.aborted) {
+			const found = look().filter(({ id }) => !met.has(id));
+			for (const { id } of found) met.add(id);
+			if (found.length > 0 && !(await print(found))) return 0;
+			await sleep(lookMs, undefined, { signal: interrupt.signal }).catch(() => {});
+		}
+		return interrupt.exitCode ?? 130;
+	} finally {
+		interrupt.end();
+	}
+}
+
+const lookMs = 500;
+
+function printedOf(pending: readonly Ticket[]): Printed["tickets"] {
+	return {
 		tickets: pending.map(({ id, session, tool, arguments: args, message, since }) => {
 			return { id, session, tool, arguments: JSON.stringify(args), message, since: new Date(since).toISOString() };
 		}),
 	};
-	if (out.isJson) await out.printJson(printed);
-	else if (pending.length === 0) await out.print("No call waits for a decision.");
-	else await out.print(pending.map(lineOf).join("\n"));
-	return 0;
 }
 
 /** `approve`: lets a call be made. */

@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { RpcExtensionUIRequest } from "@earendil-works/pi-coding-agent";
@@ -142,6 +144,14 @@ test("a call that waits is handed back, is approved from a shell in another wind
 		detached: "still running after 0.3 s",
 	});
 	const id = await untilTicket(home);
+	const watching = spawn(process.execPath, [join(repository, "src/cli.cjs"), "tickets", "--watch"], {
+		env: environment(home),
+		stdio: ["ignore", "pipe", "inherit"],
+	});
+	const [line] = await once(watching.stdout, "data");
+	expect(`${line}`).toContain(`${id}  ${pi.sessionId}  bash`);
+	watching.kill("SIGINT");
+	expect(await once(watching, "exit")).toEqual([130, null]);
 	expect(await program(home, "approve", id)).toMatchObject({ code: 0, stdout: `Approved: bash of ${pi.sessionId}.\n` });
 	await eventually(() => mailEntries(pi).length === 1);
 	expect(mailEntries(pi)[0]?.text).toContain("has completed. This is its result.\n\ngone");
