@@ -14,6 +14,8 @@ export interface NewCall {
 	args: unknown;
 	/** How long its model waits for it, in milliseconds; undefined for as long as it takes, or an interrupt comes. */
 	attachMs: number | undefined;
+	/** What is waited for before it takes one of the places of calls that run at once; it throws when no call is to be made. */
+	first?: ((signal: AbortSignal, detach: (why: string) => void) => Promise<void>) | undefined;
 }
 
 /** The work of a call. It ends early when the signal aborts, and may give the model its turn back by itself. */
@@ -134,7 +136,9 @@ export function createEngine(parts: CallsParts): Engine {
 		fillPlaces();
 	}
 
-	async function work(call: LiveCall, action: Work, update: Update): Promise<ToolResult> {
+	async function work(call: LiveCall, first: NewCall["first"], action: Work, update: Update): Promise<ToolResult> {
+		call.controller.signal.throwIfAborted();
+		await first?.(call.controller.signal, call.detach);
 		call.controller.signal.throwIfAborted();
 		await place(call);
 		call.controller.signal.throwIfAborted();
@@ -184,7 +188,7 @@ export function createEngine(parts: CallsParts): Engine {
 	}
 
 	async function run(
-		{ tool, args, attachMs }: NewCall,
+		{ tool, args, attachMs, first }: NewCall,
 		action: Work,
 		signal: AbortSignal | undefined,
 		onUpdate: Update | undefined,
@@ -240,7 +244,7 @@ export function createEngine(parts: CallsParts): Engine {
 			note(call, partial);
 			if (!call.isDetached) onUpdate?.(partial);
 		};
-		work(call, action, update).then(
+		work(call, first, action, update).then(
 			(value) => call.give({ value }),
 			(error) => call.give({ error }),
 		);
@@ -248,14 +252,14 @@ export function createEngine(parts: CallsParts): Engine {
 			leavePlace(call);
 			if (call.isDetached) finish(call);
 		});
-		const first = await Promise.race([given, detached]);
+		const over = await Promise.race([given, detached]);
 		signal?.removeEventListener("abort", stop);
 		cancelLimit();
-		if (typeof first === "string") return placeholder(call.id, first);
+		if (typeof over === "string") return placeholder(call.id, over);
 		live.delete(call.id);
 		parts.changed();
-		if ("error" in first) throw first.error;
-		return first.value;
+		if ("error" in over) throw over.error;
+		return over.value;
 	}
 
 	function cancel(ids?: readonly string[]): string[] {

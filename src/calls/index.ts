@@ -41,15 +41,23 @@ export function createCalls(
 	let current: Current | undefined;
 	let context: ExtensionContext | undefined;
 	let problems: string[] = [];
-	let wrapped: ReadonlySet<string> = new Set();
+	/** The tools that were wrapped, and where Pi says that they come from. */
+	let wrapped: ReadonlyMap<string, string | undefined> = new Map();
 	/** What the policy has taken from the model's list. */
 	let takenAway: string[] = [];
-	const inner = new Set<string>();
+	const inner = new Map<string, AbortSignal>();
 	/** A nested call's id is that of its parent, a slash and a number. */
-	const isInner = (id: string) => [...inner].some((parent) => id.startsWith(`${parent}/`));
+	const signalOf = (id: string) => [...inner].find(([parent]) => id.startsWith(`${parent}/`))?.[1];
+	const isInner = (id: string) => signalOf(id) !== undefined;
+	const pathOf = (tool: string) => pi.getAllTools().find(({ name }) => name === tool)?.sourceInfo.path;
+	/** Later another extension, which Pi loads first, may have put its own tool before ours. */
+	const isWrapped = (tool: string) => wrapped.has(tool) && pathOf(tool) === wrapped.get(tool);
 
 	pi.on("tool_call", (event, ctx) => current?.gate.toolCall(event, ctx));
 	pi.on("tool_result", (event, ctx) => current?.gate.toolResult(event, ctx));
+	pi.on("tool_execution_end", ({ toolCallId, parentToolCallId }) => {
+		current?.gate.toolEnded(toolCallId, parentToolCallId !== undefined);
+	});
 	pi.on("message_end", (event) => current?.gate.messageEnd(event));
 	pi.on("before_agent_start", (_event, ctx) => {
 		takeAway(ctx);
@@ -73,7 +81,7 @@ export function createCalls(
 			context = ctx;
 			const result = wrapBuiltIns({ pi, ctx, host, policy, current: () => current, isInner });
 			problems = result.problems;
-			wrapped = result.wrapped;
+			wrapped = new Map([...result.wrapped].map((tool) => [tool, pathOf(tool)]));
 			takeAway(ctx);
 		},
 		open(session) {
@@ -87,9 +95,10 @@ export function createCalls(
 					const read = openSettings({ disk: nodeDisk(), file, now: session.now, warn: session.warn }).read();
 					return read.toolPolicy?.permissions;
 				},
-				isWrapped: (tool) => wrapped.has(tool),
+				isWrapped,
+				signalOf,
 				callTool() {
-					throw new Error("tools cannot be hooks of this call");
+					throw new Error("tools do not work as hooks yet");
 				},
 				addRule: (rule) => addPermission(session.disk, settingsFile(), rule),
 				settingsFile: settingsFile(),
@@ -117,7 +126,7 @@ export function createCalls(
 				problems() {
 					if (context === undefined) return problems;
 					const tools = pi.getAllTools().map(({ name }) => name);
-					return [...problems, ...gate.problems(context, tools, (tool) => wrapped.has(tool))];
+					return [...problems, ...gate.problems(context, tools, isWrapped)];
 				},
 				close() {
 					gate.close();

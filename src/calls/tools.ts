@@ -31,7 +31,7 @@ export interface CallToolsParts {
 	/** Undefined when the session has no mailbox, or has ended. */
 	current: () => { engine: Engine; session: PolicyParts } | undefined;
 	/** The ids of the tool calls that are run as calls, for as long as they run. */
-	inner: Set<string>;
+	inner: Map<string, AbortSignal>;
 }
 
 const callId = { type: "string", description: "Id of the call, as the tool that was suspended gave it" } as const;
@@ -207,7 +207,7 @@ export function callTools({ policy, current, inner }: CallToolsParts): Tool[] {
 			return now.engine.run(
 				{ tool, args, attachMs },
 				async (stop) => {
-					inner.add(id);
+					inner.set(id, stop);
 					try {
 						const { result: outcome, isError } = await ctx.executeTool(tool, args, { signal: stop });
 						return { ...outcome, ...(isError && { isError }) };

@@ -22,7 +22,7 @@ interface WrapParts {
 	/** The rules as they are now. */
 	policy: () => ToolPolicy;
 	/** Undefined when the session has ended. */
-	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "attachMsOf"> } | undefined;
+	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "attachMsOf" | "firstOf"> } | undefined;
 	/** Whether a call was made by one that is itself run as a call. */
 	isInner: (toolCallId: string) => boolean;
 }
@@ -59,12 +59,13 @@ export function wrapBuiltIns({ pi, ctx, host, policy, current, isInner }: WrapPa
 				if (now === undefined) return own.execute(id, params, signal, onUpdate, context);
 				const { engine, gate } = now;
 				const attachMs = gate.attachMsOf(id) ?? attachMsOf(policy(), name);
+				const first = gate.firstOf(id, context);
 				const work = gate.around(id, { tool: name, args: params }, context, (args, stop, update) =>
 					own.execute(id, args, stop, update, context),
 				);
 				// What runs it is a call already.
 				if (isInner(id)) return work(signal ?? new AbortController().signal, onUpdate ?? (() => {}), () => {});
-				return engine.run({ tool: name, args: params, attachMs }, work, signal, onUpdate);
+				return engine.run({ tool: name, args: params, attachMs, ...(first && { first }) }, work, signal, onUpdate);
 			},
 		});
 	}

@@ -9,12 +9,12 @@ import type {
 	ToolResultEvent,
 	ToolResultEventResult,
 } from "@earendil-works/pi-coding-agent";
-import type { ToolResult, Work } from "../calls/engine.ts";
+import type { NewCall, ToolResult, Work } from "../calls/engine.ts";
 import { errorMessage } from "../mail/disk.ts";
 import { field } from "../mail/text.ts";
 import { defaultTicketTtlHours, type Permissions, type ToolPolicy, type Wrapper } from "../mail/tool-policy.ts";
 import type { PolicyParts } from "../session/calls.ts";
-import { askInDialog } from "./dialog.ts";
+import { askInDialog, type Said } from "./dialog.ts";
 import { askAllBefore, contentOf, type HookParts, tellAllAfter } from "./hooks.ts";
 import type { ToolCall } from "./pattern.ts";
 import {
@@ -29,7 +29,7 @@ import {
 	type Verdict,
 } from "./permissions.ts";
 import { type Decision, openTicketStore, type Ticket, type TicketStore } from "./tickets.ts";
-import { createResultCache, truncated, wrap, wrapperProblems, wrappersFor } from "./wrappers.ts";
+import { createResultCache, toolHooks, truncated, wrap, wrapperProblems, wrappersFor } from "./wrappers.ts";
 
 /** What stands before each call of a session's model (issue on tool policy): permissions, hooks, and those who decide. */
 export interface Gate {
@@ -37,12 +37,16 @@ export interface Gate {
 	toolCall(event: ToolCallEvent, ctx: ExtensionContext): Promise<ToolCallEventResult | undefined>;
 	/** After a call of a tool that is not wrapped. */
 	toolResult(event: ToolResultEvent, ctx: ExtensionContext): Promise<ToolResultEventResult | undefined>;
+	/** A call has ended, whether it was made or not. */
+	toolEnded(id: string, isNested: boolean): void;
 	/** A blocked call whose text is no error. */
 	messageEnd(event: MessageEndEvent): MessageEndEventResult | undefined;
 	/** Puts around the work of a call of a wrapped tool what the policy says: its wrappers, and the wait for a decision. */
 	around(id: string, call: ToolCall, ctx: ExtensionContext, work: WorkWith): Work;
 	/** How long the model waits for the decision about a call, in milliseconds; undefined when none is waited for, or no limit is set. */
 	attachMsOf(id: string): number | undefined;
+	/** The wait for the decision about a call, to be done before {@link around} does it; undefined when there is none. */
+	firstOf(id: string, ctx: ExtensionContext): NewCall["first"];
 	/** Which rule decides about a call, as lines for people. */
 	explain(call: ToolCall, ctx: ExtensionContext): string[];
 	/** Ends the waits for decisions: the calls go on waiting by themselves. */
@@ -65,6 +69,8 @@ export interface GateParts {
 	projectPermissions: (ctx: ExtensionContext) => Permissions | undefined;
 	/** Whether a call of this tool goes through `around`. */
 	isWrapped: (tool: string) => boolean;
+	/** What ends a call that another call made with a signal of its own. */
+	signalOf: (id: string) => AbortSignal | undefined;
 	/** Runs a tool for a hook; its result as text. */
 	callTool: HookParts["callTool"];
 	/** Adds a rule to the person's settings. Throws the disk's errors. */
@@ -95,8 +101,10 @@ export function createGate(parts: GateParts): Gate {
 	const allowed: Permissions["rules"] = [];
 	/** What each tracked ticket is waited for by; nobody, when the call was handed back or another process made it. */
 	const tracked = new Map<string, ((outcome: Outcome) => void) | undefined>();
+	/** Those of `tracked` that belong to calls which may be handed back: an interrupt leaves their waits alone. */
+	const handed = new Set<(outcome: Outcome) => void>();
 	/** Calls of wrapped tools that somebody has to decide about, by the id of the call. */
-	const held = new Map<string, { ticket: Ticket; attachMs: number | undefined }>();
+	const held = new Map<string, { ticket: Ticket; attachMs: number | undefined; outcome?: Outcome }>();
 	/** Calls whose result a hook or a decision has given. */
 	const given = new Map<string, ToolResult>();
 	const failures = { before: 0, after: 0 };
@@ -123,7 +131,11 @@ export function createGate(parts: GateParts): Gate {
 		const { permissions = { default: "allow", rules: [] } } = policy;
 		const user = compile({ ...permissions, rules: [...permissions.rules, ...allowed] });
 		const project = parts.projectPermissions(ctx);
-		const compiled = project === undefined ? user : narrow(user, compile(project, "the project's settings"));
+		const compiled =
+			project === undefined
+				? user
+				: // What the person allows for this session holds for what the project asks about as well.
+					narrow(user, compile({ ...project, rules: [...project.rules, ...allowed] }, "the project's settings"));
 		read = { at: now, policy, compiled };
 		return read;
 	}
@@ -138,6 +150,8 @@ export function createGate(parts: GateParts): Gate {
 			callTool: parts.callTool,
 			signal,
 			failed(when, why) {
+				// The user has ended it.
+				if (signal?.aborted === true) return;
 				failures[when]++;
 				lastFailure = why;
 				warn(`a hook ${when} a call failed: ${field(why, 300)}`);
@@ -155,15 +169,16 @@ export function createGate(parts: GateParts): Gate {
 			let deferred: string | undefined;
 			if (hooks.length > 0) {
 				const call = { tool, arguments: input, session_id: session.address, tool_call_id: id };
-				const answer = await askAllBefore(hooks, call, hookParts(ctx, ctx.signal));
+				const answer = await askAllBefore(hooks, call, hookParts(ctx, signalOf(id, ctx)));
 				if (answer.action === "deny") return blocked(answer.message);
 				if (answer.action === "answer") return answered(id, { content: contentOf(answer.result), details: undefined });
-				if (answer.action === "defer") deferred = answer.reason ?? "a hook asks for a decision";
-				else if (answer.arguments !== undefined) replace(input, answer.arguments);
+				deferred = answer.deferred;
+				if (answer.arguments !== undefined) replace(input, answer.arguments);
 			}
 			const verdict = verdictOf(ctx, { tool, args: input });
 			if (verdict.behavior === "deny") return blocked(deniedText(tool, verdict));
 			if (verdict.behavior === "allow" && deferred === undefined) return undefined;
+			expire();
 			if (store.takeGrant(tool, input) !== undefined) return undefined;
 			return await asked(event, ctx, verdict, deferred);
 		} catch (error) {
@@ -206,7 +221,7 @@ export function createGate(parts: GateParts): Gate {
 			held.set(id, { ticket, attachMs });
 			return undefined;
 		}
-		const outcome = await decided(ticket, ctx, ctx.signal, attachMs);
+		const outcome = await decided(ticket, ctx, signalOf(id, ctx), attachMs);
 		if (outcome === "stopped") return blocked("The user stopped the run before anybody decided about this call.");
 		if (outcome === "put aside") {
 			return answered(id, {
@@ -221,6 +236,11 @@ export function createGate(parts: GateParts): Gate {
 		return undefined;
 	}
 
+	/** What ends a call: that of a call which made it, where that has one of its own. */
+	function signalOf(id: string, ctx: ExtensionContext): AbortSignal | undefined {
+		return parts.signalOf(id) ?? ctx.signal;
+	}
+
 	/** Waits until a ticket is decided, the run is stopped, or the wait is put aside. */
 	function decided(
 		ticket: Ticket,
@@ -231,26 +251,25 @@ export function createGate(parts: GateParts): Gate {
 	): Promise<Outcome> {
 		return new Promise((resolve) => {
 			const closing = new AbortController();
-			const limit = attachMs === undefined ? undefined : setTimeout(() => end("put aside"), attachMs).unref();
+			// It keeps the process of a session without a screen, where nothing else does while it waits.
+			const limit = attachMs === undefined ? undefined : setTimeout(() => end("put aside"), attachMs);
 			const stop = () => end("stopped");
 			const end = (outcome: Outcome) => {
 				if (closing.signal.aborted) return;
 				closing.abort();
 				clearTimeout(limit);
 				signal?.removeEventListener("abort", stop);
-				// One that is put aside is told of as mail.
-				if (outcome === "put aside") tracked.set(ticket.id, undefined);
+				handed.delete(end);
+				// One that is put aside is told of as mail, and so is one that the disk does not let be cancelled now.
+				const isLeft = outcome === "put aside" || (outcome === "stopped" && !cancel(ticket.id, "the run was stopped"));
+				if (isLeft) tracked.set(ticket.id, undefined);
 				else tracked.delete(ticket.id);
-				if (outcome === "stopped") {
-					quietly(() => {
-						store.decide(ticket.id, decision("cancel", "the run was stopped"));
-						store.close(ticket.id);
-					});
-				}
 				session.waitsForApproval(approvals());
 				resolve(outcome);
 			};
 			tracked.set(ticket.id, end);
+			// The engine hands such a call back.
+			if (detach !== undefined) handed.add(end);
 			session.waitsForApproval(approvals());
 			watchTickets();
 			if (signal?.aborted === true) stop();
@@ -272,16 +291,37 @@ export function createGate(parts: GateParts): Gate {
 					putAside();
 					return;
 				}
-				if (said.allows !== undefined) {
-					const rule = { pattern: said.allows.pattern, behavior: "allow" as const };
-					allowed.push(rule);
-					read = undefined;
-					if (said.allows.isLasting) parts.addRule(rule);
-				}
-				store.decide(ticket.id, decision(said.action, said.reason));
+				if (said.allows !== undefined) allow(said.allows);
+				const outcome = store.decide(ticket.id, decision(said.action, said.reason));
+				if (!outcome.ok) warn(outcome.message);
 				look();
 			})
-			.catch((error) => warn(`the question about ${ticket.tool} could not be asked: ${errorMessage(error)}`));
+			.catch((error) => {
+				warn(`the question about ${field(ticket.tool)} was put aside: ${errorMessage(error)}`);
+				if (!signal.aborted) putAside();
+			});
+	}
+
+	function allow({ pattern, isLasting }: NonNullable<Said["allows"]>): void {
+		const rule = { pattern, behavior: "allow" as const };
+		allowed.push(rule);
+		read = undefined;
+		try {
+			if (isLasting) parts.addRule(rule);
+		} catch (error) {
+			warn(`the rule holds for this session only, since the settings could not be changed: ${errorMessage(error)}`);
+		}
+	}
+
+	/** Cancels a ticket of a call that is over; false when the disk does not let it. */
+	function cancel(id: string, reason: string): boolean {
+		try {
+			store.decide(id, decision("cancel", reason));
+			store.close(id);
+			return true;
+		} catch {
+			return false;
+		}
 	}
 
 	function decision(action: Decision["action"], reason?: string): Decision {
@@ -336,9 +376,13 @@ export function createGate(parts: GateParts): Gate {
 	/** As mail; an approval that is not used then waits as a grant. */
 	function tell(ticket: Ticket): boolean {
 		const text = ticket.decision?.action === "resume" ? grantText(ticket) : refusalText(ticket);
-		if (!session.tell({ id: ticket.id, tool: field(ticket.tool), state: "decided" }, text)) return false;
+		if (!say(ticket, text)) return false;
 		if (ticket.decision?.action !== "resume" || ticket.resume === "use_decision_as_tool_result") store.close(ticket.id);
 		return true;
+	}
+
+	function say({ id, tool }: Ticket, text: string): boolean {
+		return session.tell({ id, tool: field(tool), state: "decided" }, text);
 	}
 
 	function expire(): void {
@@ -346,8 +390,13 @@ export function createGate(parts: GateParts): Gate {
 		expiredAt = performance.now();
 		const hours = parts.policy().ticketTtlHours ?? defaultTicketTtlHours;
 		quietly(() => {
-			for (const { id } of store.expire(session.now(), hours * 60 * 60 * 1000).cancelled) {
-				if (!tracked.has(id)) tracked.set(id, undefined);
+			const { cancelled, lapsed } = store.expire(session.now(), hours * 60 * 60 * 1000);
+			for (const { id } of cancelled) if (!tracked.has(id)) tracked.set(id, undefined);
+			// An approval that was never used holds no longer than a question. One that was told is not told again.
+			for (const ticket of lapsed) {
+				if (tracked.get(ticket.id) !== undefined || !say(ticket, lapsedText(ticket))) continue;
+				store.close(ticket.id);
+				tracked.delete(ticket.id);
 			}
 		});
 	}
@@ -368,7 +417,7 @@ export function createGate(parts: GateParts): Gate {
 
 	function answered(id: string, result: ToolResult): ToolCallEventResult {
 		given.set(id, result);
-		return { block: true, reason: result.content.map((part) => (part.type === "text" ? part.text : "")).join("\n") };
+		return { block: true, reason: textOf(result) };
 	}
 
 	return {
@@ -379,8 +428,20 @@ export function createGate(parts: GateParts): Gate {
 			const { policy } = current(ctx);
 			const status = event.isError ? "failed" : "completed";
 			const result = { content: event.content, details: undefined };
-			const changed = await finished(policy.wrappers ?? [], { tool, args: event.input }, id, result, status, ctx, 0);
+			const about = { id, status, durationMs: 0, signal: signalOf(id, ctx) } as const;
+			const changed = await finished(policy.wrappers ?? [], { tool, args: event.input }, result, ctx, about);
 			return changed === result ? undefined : { content: changed.content };
+		},
+		toolEnded(id, isNested) {
+			// Of a nested call there is no message.
+			if (isNested) given.delete(id);
+			const waiting = held.get(id);
+			held.delete(id);
+			// Something else has kept it from being made.
+			if (waiting !== undefined && !cancel(waiting.ticket.id, "the call was not made")) {
+				tracked.set(waiting.ticket.id, undefined);
+				watchTickets();
+			}
 		},
 		messageEnd({ message }) {
 			if (message.role !== "toolResult") return undefined;
@@ -397,7 +458,7 @@ export function createGate(parts: GateParts): Gate {
 				const begin = performance.now();
 				let args = call.args;
 				if (waiting !== undefined) {
-					const outcome = await decided(waiting.ticket, ctx, signal, undefined, detach);
+					const outcome = waiting.outcome ?? (await decided(waiting.ticket, ctx, signal, undefined, detach));
 					if (outcome === "stopped") throw new Error("The call was stopped before anybody decided about it.");
 					if (outcome === "put aside") throw new Error("Nobody has decided about this call.");
 					const done = used(ctx, outcome.ticket, call);
@@ -407,15 +468,28 @@ export function createGate(parts: GateParts): Gate {
 				}
 				const meant = { tool: call.tool, args };
 				const whole = wrap((stop, onUpdate) => work(args, stop, onUpdate, detach), wrappers, meant, cache);
-				const result = await whole(signal, update);
-				const status = result.isError === true ? "failed" : "completed";
-				return finished(wrappers, meant, id, result, status, ctx, performance.now() - begin);
+				const made = await whole(signal, update).then(
+					(result) => ({ result, isThrown: false }),
+					(error: unknown) => ({ result: failure(error), isThrown: true }),
+				);
+				const status = made.result.isError === true ? "failed" : "completed";
+				const about = { id, status, durationMs: performance.now() - begin, signal } as const;
+				const changed = await finished(wrappers, meant, made.result, ctx, about);
+				if (made.isThrown) throw new Error(textOf(changed));
+				return changed;
 			};
 		},
 		attachMsOf: (id) => held.get(id)?.attachMs,
+		firstOf(id, ctx) {
+			const waiting = held.get(id);
+			if (waiting === undefined) return undefined;
+			return async (signal, detach) => {
+				waiting.outcome = await decided(waiting.ticket, ctx, signal, undefined, detach);
+			};
+		},
 		explain: (call, ctx) => explain(current(ctx).compiled, call),
 		interrupt() {
-			for (const waiter of [...tracked.values()]) waiter?.("put aside");
+			for (const waiter of [...tracked.values()]) if (waiter !== undefined && !handed.has(waiter)) waiter("put aside");
 		},
 		problems(ctx, tools, isWrapped) {
 			const { policy, compiled } = current(ctx);
@@ -424,6 +498,7 @@ export function createGate(parts: GateParts): Gate {
 				...patternProblems(compiled),
 				...rulesForNoTool(compiled, tools),
 				...wrapperProblems(policy.wrappers ?? [], tools, isWrapped),
+				...toolHooks(policy.wrappers ?? []),
 				...(count === 0
 					? []
 					: [`${count} times a hook failed in this session, the last time: ${field(lastFailure, 300)}`]),
@@ -442,11 +517,9 @@ export function createGate(parts: GateParts): Gate {
 	async function finished(
 		wrappers: readonly Wrapper[],
 		call: ToolCall,
-		id: string,
 		result: ToolResult,
-		status: "completed" | "failed",
 		ctx: ExtensionContext,
-		durationMs: number,
+		{ id, status, durationMs, signal }: Ended,
 	): Promise<ToolResult> {
 		const fitting = wrappersFor(wrappers, call.tool);
 		const hooks = fitting.flatMap(({ after }) => after ?? []);
@@ -454,11 +527,28 @@ export function createGate(parts: GateParts): Gate {
 		if (hooks.length > 0) {
 			const about = { tool: call.tool, arguments: call.args, session_id: session.address, tool_call_id: id };
 			const told = { ...about, status, duration_ms: Math.round(durationMs) };
-			changed = await tellAllAfter(hooks, told, changed, hookParts(ctx, undefined));
+			changed = await tellAllAfter(hooks, told, changed, hookParts(ctx, signal));
 		}
 		for (const { truncate } of fitting) if (truncate !== undefined) changed = truncated(changed, truncate.maxBytes);
 		return changed;
 	}
+}
+
+interface Ended {
+	id: string;
+	status: "completed" | "failed";
+	durationMs: number;
+	signal: AbortSignal | undefined;
+}
+
+/** What a tool threw, as a result. */
+function failure(error: unknown): ToolResult {
+	const text = error instanceof Error ? error.message : String(error);
+	return { content: [{ type: "text", text }], details: undefined, isError: true };
+}
+
+function textOf({ content }: ToolResult): string {
+	return content.map((part) => (part.type === "text" ? part.text : "")).join("\n");
 }
 
 /** Where a project's own settings lie. */
@@ -495,6 +585,11 @@ function grantText({ tool, decision, arguments: args, resume }: Ticket): string 
 	}
 	const wanted = resume === "pass_decision_to_tool" ? decision?.payload : args;
 	return `The call of ${field(tool)} was approved by ${who}. Make it again now, once, with exactly these arguments:\n${JSON.stringify(wanted)}`;
+}
+
+function lapsedText({ tool, decision }: Ticket): string {
+	const who = field(decision?.by.who ?? "");
+	return `The call of ${field(tool)} was approved by ${who}, too long ago to be made now. Make it again if it is still needed: it is asked about again.`;
 }
 
 function approverText({ id, session, tool, arguments: args, message }: Ticket): string {

@@ -75,18 +75,29 @@ export async function tellAfter(
 	}
 }
 
+/** What all hooks say before a call; `deferred` when it was asked for a decision, and why. */
+export type AllBefore =
+	| Extract<BeforeAnswer, { action: "deny" | "answer" }>
+	| { action: "continue"; arguments?: Record<string, unknown>; deferred?: string };
+
 /**
  * Asks the hooks before a call, the outermost first, each with the arguments that the one before it left. The first
- * that does not let it continue decides.
+ * that denies or answers decides; where one defers, the others are still asked: what they deny nobody can approve.
  */
-export async function askAllBefore(hooks: readonly Hook[], call: HookCall, parts: HookParts): Promise<BeforeAnswer> {
+export async function askAllBefore(hooks: readonly Hook[], call: HookCall, parts: HookParts): Promise<AllBefore> {
 	let changed: Record<string, unknown> | undefined;
+	let deferred: string | undefined;
 	for (const hook of hooks) {
 		const answer = await askBefore(hook, { ...call, arguments: changed ?? call.arguments }, parts);
-		if (answer.action !== "continue") return answer;
-		changed = answer.arguments ?? changed;
+		if (answer.action === "defer") deferred ??= answer.reason ?? "a hook asks for a decision";
+		else if (answer.action === "continue") changed = answer.arguments ?? changed;
+		else return answer;
 	}
-	return { action: "continue", ...(changed !== undefined && { arguments: changed }) };
+	return {
+		action: "continue",
+		...(changed !== undefined && { arguments: changed }),
+		...(deferred !== undefined && { deferred }),
+	};
 }
 
 /**

@@ -125,6 +125,16 @@ export function wrapperProblems(
 	});
 }
 
+/** The hooks that are tools, one sentence each: Pi lets only a tool that runs call another one. */
+export function toolHooks(wrappers: readonly Wrapper[]): string[] {
+	return wrappers.flatMap(({ match, before, after }, index) => {
+		const isTool = [before, after].some((hook) => hook !== undefined && "tool" in hook);
+		if (!isTool) return [];
+		const so = before !== undefined && "tool" in before ? ", so these calls are denied" : "";
+		return [`wrapper ${index + 1} (${match.tool}) has a tool as a hook, which does not work yet${so}: use a command`];
+	});
+}
+
 function jsonOf(result: ToolResult): string | undefined {
 	try {
 		return JSON.stringify(result);

@@ -15,7 +15,7 @@ let engine: Engine;
 let kept: EndedCall[];
 let hasMail: boolean;
 let isOn: boolean;
-let inner: Set<string>;
+let inner: Map<string, AbortSignal>;
 let policy: ToolPolicy;
 let tools: ReturnType<typeof callTools>;
 
@@ -23,7 +23,7 @@ beforeEach(() => {
 	kept = [];
 	hasMail = false;
 	isOn = true;
-	inner = new Set();
+	inner = new Map();
 	policy = toolPolicySchema.parse({});
 	const session: PolicyParts = {
 		...{ folder: "/mail", disk: nodeDisk(), root: "/", running: { find: () => undefined }, warn: () => {} },
@@ -242,7 +242,7 @@ describe("session_call_run", () => {
 		const ctx = {
 			tools: [{ name: "mcp__a__b" }, ...callToolNames.map((name) => ({ name }))],
 			async executeTool(name: string, args: unknown) {
-				made.push([name, args, [...inner]]);
+				made.push([name, args, [...inner.keys()]]);
 				await promise;
 				const { isError = false, ...result } = given;
 				return {

@@ -73,7 +73,8 @@ function setUp({
 		},
 	};
 	/** Nothing is asked, and nothing put around. */
-	const gate: Pick<Gate, "around" | "attachMsOf"> = {
+	const gate: Pick<Gate, "around" | "attachMsOf" | "firstOf"> = {
+		firstOf: () => undefined,
 		attachMsOf: () => undefined,
 		around:
 			(_id, { args }, _ctx, work) =>

@@ -15,7 +15,7 @@ import {
 	repository,
 	run,
 } from "../support/pi.ts";
-import { mailEntries, startedPi } from "./mail.ts";
+import { fixture, mailEntries, ours, startedPi } from "./mail.ts";
 
 afterEach(cleanUp);
 
@@ -280,4 +280,122 @@ test("a person is told which rule decides about a call, and why", async () => {
 	const pi = await startedPi({ home });
 	await pi.prompt("/mailbox policy bash ls");
 	await eventually(() => pi.notifications().some((text) => text.startsWith("This call of bash is allowed")));
+});
+
+/** A home with an MCP server that keeps notes, whose tool the model calls by itself. */
+function homeWithServer(toolPolicy: object): Home & { note: string } {
+	const home = homeWith(toolPolicy);
+	const note = join(home.workDir, "note.txt");
+	const server = { command: process.execPath, args: [fixture("note-server.mjs")], env: { NOTE_FILE: note } };
+	const mcpServers = { notes: { ...server, exposure: "direct" } };
+	writeFileSync(join(home.agentDir, "mcp.json"), JSON.stringify({ mcpServers }));
+	return { ...home, note };
+}
+
+const note = '!tool mcp__notes__note {"text":"hello"}\n!next\n!say went on';
+const asksMcp = rules({ pattern: "mcp__*", behavior: "ask" });
+
+test("a call of an MCP server's tool is asked about, not made when it is refused, and made once when it is allowed", async () => {
+	const home = homeWithServer(asksMcp);
+	const pi = await startedPi({ home });
+	await pi.prompt(note);
+	const asked = await dialog(pi);
+	expect(asked.title).toContain("mcp__notes__note: hello");
+	expect(existsSync(home.note)).toBe(false);
+	pi.mark(asked);
+	pi.answer(asked, { value: "No" });
+	await pi.settled();
+	expect(existsSync(home.note)).toBe(false);
+	await pi.prompt(note);
+	pi.answer(await dialog(pi), { value: "Allow once" });
+	await pi.settled();
+	expect(results(pi).map(({ text }) => text)).toEqual([expect.stringContaining("was refused"), "kept hello"]);
+});
+
+test("a call by session_call_run that was cancelled while it was asked about cannot be approved any more", async () => {
+	const home = homeWithServer(asksMcp);
+	const pi = await startedPi({ home });
+	const run = '!tool session_call_run {"tool":"mcp__notes__note","arguments":{"text":"hello"}}\n!next\n!say went on';
+	await pi.prompt(run);
+	await pi.settled();
+	const id = await untilTicket(home);
+	const { tool_call_id } = JSON.parse(results(pi)[0]?.text ?? "");
+	await pi.prompt(`!tool session_call_cancel {"id":"${tool_call_id}"}\n!next\n!say cancelled`);
+	await pi.settled();
+	await eventually(async () => (await tickets(home)).length === 0, { what: "no ticket" });
+	expect((await program(home, "approve", id)).code).toBe(1);
+	expect(existsSync(home.note)).toBe(false);
+});
+
+test("a tool that another extension has put before ours is asked about before it is called", async () => {
+	const home = homeWith(asksRm());
+	const pi = await startedPi({ home, extensions: [fixture("late-bash.ts"), ours] });
+	await pi.prompt(rm);
+	pi.answer(await dialog(pi), { value: "No" });
+	await pi.settled();
+	expect(results(pi)[0]?.text).toContain("was refused");
+});
+
+test("a project narrows what may be called where it is trusted, and is not read where it is not", async () => {
+	const home = homeWith(rules({ pattern: "bash(rm *)", behavior: "allow" }));
+	mkdirSync(join(home.workDir, ".pi"));
+	const toolPolicy = rules({ pattern: "bash(rm *)", behavior: "deny" });
+	writeFileSync(join(home.workDir, ".pi", "session-mail.json"), JSON.stringify({ toolPolicy }));
+	const folder = join(home.workDir, "build");
+	mkdirSync(folder);
+	const trusted = await startedPi({ home, args: ["--approve"] });
+	await trusted.prompt(rm);
+	await trusted.settled();
+	expect(results(trusted)[0]?.text).toContain("denied by permission rules (rule 1 of the project's settings");
+	expect(existsSync(folder)).toBe(true);
+	const untrusted = await startedPi({ home, args: ["--no-approve"] });
+	await untrusted.prompt(rm);
+	await untrusted.settled();
+	expect(existsSync(folder)).toBe(false);
+});
+
+test("without a screen a session waits for the session that its rule names, which decides", async () => {
+	const home = homeWith(asksRm({ approver: "boss" }));
+	const folder = join(home.workDir, "build");
+	mkdirSync(folder);
+	const boss = await startedPi({ home, name: "boss" });
+	const printed = printPi({ home, prompt: rm });
+	const id = await untilTicket(home);
+	await eventually(() => mailEntries(boss).some(({ text }) => text.includes(`ticket ${id}`)));
+	await eventually(async () => !(await boss.state()).isStreaming);
+	expect((await program(home, "approve", id)).code).toBe(0);
+	expect(await printed).toMatchObject({ code: 0, stdout: "went on\n" });
+	expect(existsSync(folder)).toBe(false);
+});
+
+test("calls that wait for a decision leave the places of calls that run at once to others", async () => {
+	const home = homeWith({ ...asksRm({ attachSeconds: 0 }), maxCalls: 1 });
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	await pi.settled();
+	await untilTicket(home);
+	await pi.prompt('!tool bash {"command":"echo runs"}\n!next\n!say went on');
+	await pi.settled();
+	expect(results(pi).at(-1)?.text).toBe("runs\n");
+});
+
+test("L3 an interrupt lets a question wait by itself, and the call is made when it is answered", async () => {
+	const home = makeHome();
+	writeFileSync(
+		join(home.agentDir, "session-mail.json"),
+		JSON.stringify({ toolPolicy: asksRm(), interruptFrom: ["*"] }),
+	);
+	const folder = join(home.workDir, "build");
+	mkdirSync(folder);
+	const other = await startedPi({ home, name: "other" });
+	const pi = await startedPi({ home, name: "worker" });
+	await pi.prompt(rm);
+	const asked = await dialog(pi);
+	const args = { to: "worker", message: "hello", interrupt: true };
+	await other.prompt(`!tool session_mail_send ${JSON.stringify(args)}\n!next\n!say sent`);
+	await other.settled();
+	await pi.settled();
+	expect(results(pi)[0]?.text).toContain("interrupted by mail");
+	pi.answer(asked, { value: "Allow once" });
+	await eventually(() => !existsSync(folder), { what: "the call" });
 });

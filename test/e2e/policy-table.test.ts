@@ -1,0 +1,121 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { cleanUp, eventually, makeHome, type Pi, printPi, repository } from "../support/pi.ts";
+import { fixture, ours, startedPi } from "./mail.ts";
+
+/** The table of CONTRIBUTING.md: what becomes of a call, by whose it is and by what is done about it. */
+const [header = [], ...rows] =
+	readFileSync(join(repository, "CONTRIBUTING.md"), "utf8")
+		.split("\n## What becomes of a call that a policy is about\n")[1]
+		?.split("\n## ")[0]
+		?.split("\n")
+		.filter((line) => line.startsWith("| "))
+		.map((line) =>
+			line
+				.split("|")
+				.slice(1, -1)
+				.map((cell) => cell.trim()),
+		) ?? [];
+
+const bash = (word: string) => ({ command: `echo ${word} >> "$NOTE_FILE"` });
+const run = (tool: string, args: object) =>
+	`session_call_run ${JSON.stringify({ tool, arguments: args, attach_seconds: 1 })}`;
+const script = (tool: string, args: object) =>
+	`codemode ${JSON.stringify({ code: `const made = await tools.${tool}(${JSON.stringify(args)}); text(JSON.stringify(made))` })}`;
+const mcp = "mcp__notes__note";
+
+/** The calls of the rows, with a word that says what the rules do about it. */
+const calls: Record<string, (word: string) => string> = {
+	"Pi's own tool": (word) => `bash ${JSON.stringify(bash(word))}`,
+	"another extension's tool": (text) => `other ${JSON.stringify({ text })}`,
+	"an MCP server's tool": (text) => `${mcp} ${JSON.stringify({ text })}`,
+	"Pi's own tool, by a codemode script": (word) => script("bash", bash(word)),
+	"an MCP server's tool, by a codemode script": (text) => script(mcp, { text }),
+	"Pi's own tool, by `session_call_run`": (word) => run("bash", bash(word)),
+	"an MCP server's tool, by `session_call_run`": (text) => run(mcp, { text }),
+};
+
+const rule = (word: string, behavior: string, more: object = {}) =>
+	["bash(command", "other(text", `${mcp}(text`].map((start) => ({
+		...{ pattern: `${start}~"*${word}*")`, behavior, ...more },
+	}));
+const permissions = {
+	rules: [...rule("ask", "ask"), ...rule("late", "ask", { attachSeconds: 0.2 }), ...rule("deny", "deny")],
+};
+
+let pi: Pi;
+let notes: string;
+/** Prompts a script with these calls in print mode. */
+let print: (call: string) => Promise<unknown>;
+
+beforeAll(async () => {
+	const home = makeHome();
+	notes = join(home.workDir, "notes.txt");
+	const env = { NOTE_FILE: notes };
+	const server = { command: process.execPath, args: [fixture("note-server.mjs")], env, exposure: "direct" };
+	writeFileSync(join(home.agentDir, "mcp.json"), JSON.stringify({ mcpServers: { notes: server } }));
+	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { permissions } }));
+	const options = { home, env, extensions: [ours, fixture("other-tool.ts")], args: ["--tools", "+codemode"] };
+	pi = await startedPi(options);
+	print = (call) => printPi({ ...options, prompt: `!tool ${call}\n!next\n!say went on` });
+}, 30_000);
+afterAll(cleanUp);
+
+const made = (word: string) => existsSync(notes) && readFileSync(notes, "utf8").split("\n").includes(word);
+
+/** The text of the last result of a tool. */
+function lastResult(): string {
+	const results = pi.entries().flatMap((entry) => {
+		return entry.type === "message" && entry.message.role === "toolResult" ? [entry.message.content] : [];
+	});
+	return (
+		results
+			.at(-1)
+			?.map((part) => (part.type === "text" ? part.text : ""))
+			.join("") ?? ""
+	);
+}
+
+/** What becomes of a call in RPC, where a person allows what is asked, unless it is to be `late`. */
+async function inRpc(call: string, kind: string, word: string): Promise<string> {
+	await pi.prompt(`!tool ${call}\n!next\n!say went on`);
+	const isAsked = kind === "ask" || kind === "late";
+	const dialog = isAsked
+		? await pi.waitFor((event) => event.type === "extension_ui_request" && event.method === "select" && event, {
+				what: "a dialog",
+			})
+		: undefined;
+	if (dialog !== undefined && made(word)) return "made before it was asked";
+	if (kind === "ask" && dialog !== undefined) pi.answer(dialog, { value: "Allow once" });
+	await pi.settled();
+	const text = lastResult().replaceAll("\\", "");
+	if (kind === "late" && dialog !== undefined) {
+		if (text.includes('"status":"waiting"')) return "may be made again";
+		pi.mark(pi.events.at(-1));
+		pi.answer(dialog, { value: "Allow once" });
+		await eventually(() => made(word), { what: "the call" });
+		await pi.settled();
+		return text.includes('"status":"running"') ? "waits" : text;
+	}
+	if (made(word)) return isAsked ? "asked" : "made";
+	return text.includes("denied by") ? "refused" : text;
+}
+
+describe.each(rows.filter(([name]) => name !== undefined && !name.startsWith("-")))("%s", (name, ...cells) => {
+	test.each(cells.map((cell, column) => ({ cell, column: header[column + 1] ?? "" })))(
+		"$column: $cell",
+		async ({ cell, column }) => {
+			const call = calls[name] ?? expect.fail(`no call is known for ${name}`);
+			const [what = ""] = column.split(",");
+			const kind = { allow: "allow", ask: "ask", undecided: "late", deny: "deny" }[what] ?? expect.fail(column);
+			const word = `${kind}${rows.findIndex(([row]) => row === name)}${column.endsWith("print") ? "p" : "r"}`;
+			if (!column.endsWith("print")) expect(await inRpc(call(word), kind, word)).toBe(cell);
+			if (column === "allow" || column.endsWith("print")) {
+				expect(await print(call(`${word}p`))).toMatchObject({ code: 0, stdout: "went on\n" });
+				expect(made(`${word}p`) ? "made" : "refused").toBe(cell);
+			}
+		},
+		20_000,
+	);
+});
