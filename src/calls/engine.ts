@@ -35,6 +35,8 @@ export interface Engine {
 	interrupt(): void;
 	/** Cancels calls by their ids, or all detached ones; returns the ids of those that ran. */
 	cancel(ids?: readonly string[]): string[];
+	/** Cancels the calls that their model waits for: it is told that they were. */
+	cancelAttached(): void;
 	/** Waits until one of these calls has ended, or mail came that the model is to read; at most so long. */
 	wait(ids: readonly string[], timeoutMs: number, signal: AbortSignal | undefined): Promise<Woken>;
 	/** Mail may have come. */
@@ -280,6 +282,9 @@ export function createEngine(parts: CallsParts): Engine {
 			for (const wait of [...waits]) wait.end({ by: "interrupt" });
 		},
 		cancel,
+		cancelAttached() {
+			for (const call of live.values()) if (!call.isDetached) abort(call);
+		},
 		wait(ids, timeoutMs, signal) {
 			const over = ids.find((id) => !live.has(id));
 			if (over !== undefined) return Promise.resolve({ by: "call", id: over });

@@ -111,6 +111,7 @@ export function createCalls(
 					gate.interrupt();
 				},
 				cancel: engine.cancel,
+				cancelAttached: engine.cancelAttached,
 				mailCame: engine.mailCame,
 				views: engine.views,
 				recent: engine.recent,

@@ -169,11 +169,11 @@ export const commands = {
 		exits: {},
 	},
 	control: {
-		usage: "pause|resume|stop|cancel TO",
+		usage: "pause|resume|stop|cancel|cancel-attached TO",
 		summary: "pause a session or let it go on, stop its run, or cancel its calls",
 		detail: [
 			"pause: mail starts no turn, and a run stops after its tools, until resume. stop: ends the run, as Esc does.",
-			"cancel: ends all calls that go on by themselves. Models cannot do this to each other.",
+			"cancel: ends all calls that go on by themselves; cancel-attached: those that the model waits for, which then goes on. Models cannot do this to each other.",
 		],
 		options: { from },
 		examples: ["pi-session-mail control pause reviewer"],

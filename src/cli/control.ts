@@ -65,6 +65,7 @@ const told: Record<Control["op"], string> = {
 	resume: "go on",
 	stop: "end its run",
 	cancel: "cancel its calls",
+	"cancel-attached": "cancel the calls that its model waits for",
 };
 
 function controlled(

@@ -310,6 +310,7 @@ const wishes: Record<Control["op"], string> = {
 	resume: "is told to go on",
 	stop: "is told to end its run",
 	cancel: "is told to cancel its calls",
+	"cancel-attached": "is told to cancel the calls that its model waits for",
 };
 
 /** What is asked before what cannot be undone. */

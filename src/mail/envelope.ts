@@ -55,11 +55,12 @@ export interface CallOfResult {
 }
 
 /** What a person can do with a session; see `Control`. */
-export const controlOps = ["pause", "resume", "stop", "cancel"] as const;
+export const controlOps = ["pause", "resume", "stop", "cancel", "cancel-attached"] as const;
 
 /**
  * What a person does with another session: `pause` keeps it from running until `resume`, `stop` ends its run as Esc does,
- * `cancel` ends the calls of these ids, or without ids all that its model does not wait for.
+ * `cancel` ends the calls of these ids, or without ids all that its model does not wait for; `cancel-attached` ends those that
+ * it waits for, and the run goes on.
  */
 export interface Control {
 	op: (typeof controlOps)[number];

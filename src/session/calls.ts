@@ -39,6 +39,8 @@ export interface Calls {
 	interrupt(): void;
 	/** Cancels calls by their ids, or all detached ones; returns the ids of those that ran. */
 	cancel(ids?: readonly string[]): string[];
+	/** Cancels the calls that the model waits for: it is told that they were. */
+	cancelAttached(): void;
 	/** Mail may have come. */
 	mailCame(): void;
 	/** The calls that run or wait for their turn, in the order in which they were made. */

@@ -96,6 +96,9 @@ export function createRunControl(parts: RunControlParts): RunControl {
 			case "cancel":
 				calls()?.cancel(ids);
 				return;
+			case "cancel-attached":
+				calls()?.cancelAttached();
+				return;
 			case "stop":
 				if (!ctx.isIdle()) ctx.abort();
 		}

@@ -255,6 +255,18 @@ test("SMB-046/047 a person ends another session's run and its calls from a shell
 	expect(await program(home, "calls")).toMatchObject({ stdout: "No call goes on by itself.\n" });
 });
 
+test("SMB-046 a person cancels the calls that a session waits for, and its run goes on", async () => {
+	const home = homeWith(bashAfter());
+	const pi = await startedPi({ home, name: "worker" });
+	await pi.prompt('!tool bash {"command":"sleep 60"}\n!next\n!say went on');
+	await untilInTool(pi);
+	expect(await program(home, "control", "cancel-attached", "worker")).toMatchObject({ code: 0 });
+	await pi.settled();
+	expect(results(pi)).toEqual([expect.stringContaining("Command aborted")]);
+	expect(pi.modelRequests()).toHaveLength(3);
+	expect(mailEntries(pi)).toEqual([]);
+});
+
 test("a model that runs the program in its shell cannot control another session", async () => {
 	const home = homeWith({ rules: [] });
 	await startedPi({ home, name: "reviewer" });
