@@ -31,7 +31,7 @@ import {
 import { type Decision, openTicketStore, type Ticket, type TicketStore } from "./tickets.ts";
 import { createResultCache, toolHooks, truncated, wrap, wrapperProblems, wrappersFor } from "./wrappers.ts";
 
-/** What stands before each call of a session's model (issue on tool policy): permissions, hooks, and those who decide. */
+/** What stands before each call of a session's model: permissions, hooks, and those who decide. */
 export interface Gate {
 	/** Before a call: lets it pass, changes its arguments, or blocks it. Throws nothing: what goes wrong blocks. */
 	toolCall(event: ToolCallEvent, ctx: ExtensionContext): Promise<ToolCallEventResult | undefined>;
