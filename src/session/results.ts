@@ -48,7 +48,10 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 		end,
 		tell(call, text) {
 			const id = uuidOf(`${address} ${call.id} ${call.state}`);
-			const sent = mailbox.deliver({ to: address, kind: "result", body: text, hops: 0, id, call });
+			const sent = mailbox.deliver({
+				...({ to: address, kind: "result", hops: 0, id, call } as const),
+				body: fitted(text, "It was cut here: it is too large for a mail"),
+			});
 			if (sent.ok || sent.code === "id_used") return true;
 			warn(`what was decided about ${call.tool} could not be told and will be tried again: ${sent.message}`);
 			return false;
@@ -80,9 +83,14 @@ function bodyOf(content: readonly ResultPart[], path: string): string {
 		.join("\n")
 		.trimEnd();
 	if (text.trim() === "") return "(no output)";
+	return fitted(text, `The result was cut here; all of it is in ${path}`);
+}
+
+/** A text that a mail holds: the start of one that it does not, with a note. */
+function fitted(text: string, note: string): string {
 	// As it lies in the envelope, where a control character is six.
 	if (Buffer.byteLength(JSON.stringify(text)) <= maxBodyBytes) return text;
-	return `${start(text, maxCutBytes)}\n(The result was cut here; all of it is in ${path})`;
+	return `${start(text, maxCutBytes)}\n(${note})`;
 }
 
 const maxCutBytes = 32 * 1024;

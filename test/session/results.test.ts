@@ -176,3 +176,13 @@ describe("what a process has left", () => {
 		expect(mails()).toHaveLength(2);
 	});
 });
+
+test("L3 what was decided about a call is told also when its arguments are more than a mail holds", () => {
+	const { tell } = setUp();
+	const call = { id: "ticket-0123456789abcdef", tool: "write", state: "decided" } as const;
+	expect(tell(call, `approved\n${"x".repeat(2 * 1024 * 1024)}`)).toBe(true);
+	expect(mails()).toMatchObject([
+		{ kind: "result", x: { call }, body: expect.stringMatching(/^approved\nx+\n\(It was cut here/) },
+	]);
+	expect(warnings).toEqual([]);
+});
