@@ -35,8 +35,8 @@ export interface Engine {
 	interrupt(): void;
 	/** Cancels calls by their ids, or all detached ones; returns the ids of those that ran. */
 	cancel(ids?: readonly string[]): string[];
-	/** Cancels the calls that their model waits for: it is told that they were. */
-	cancelAttached(): void;
+	/** Cancels the calls that their model waits for: it is told that they were. Returns their ids. */
+	cancelAttached(): string[];
 	/** Waits until one of these calls has ended, or mail came that the model is to read; at most so long. */
 	wait(ids: readonly string[], timeoutMs: number, signal: AbortSignal | undefined): Promise<Woken>;
 	/** Mail may have come. */
@@ -45,6 +45,8 @@ export interface Engine {
 	views(): CallView[];
 	/** The last of those that have ended after they were detached, the newest first. */
 	recent(): CallView[];
+	/** Calls `listener` when a call has begun, said something, been detached or ended. The returned function ends that. */
+	watch(listener: () => void): () => void;
 	/** Ends all calls; those that are detached become mail as cancelled. */
 	close(): void;
 }
@@ -90,6 +92,7 @@ export function createEngine(parts: CallsParts): Engine {
 	const queue: (() => void)[] = [];
 	const waits = new Set<Wait>();
 	const timers = new Set<NodeJS.Timeout>();
+	const watchers = new Set<() => void>();
 	let running = 0;
 	let isClosed = false;
 
@@ -105,6 +108,15 @@ export function createEngine(parts: CallsParts): Engine {
 		};
 	}
 
+	function changed(): void {
+		for (const listener of [...watchers]) listener();
+	}
+
+	function countChanged(): void {
+		parts.changed();
+		changed();
+	}
+
 	/** Waits for one of the places of calls that run at once, or until the call is aborted. */
 	function place(call: LiveCall): Promise<void> {
 		return new Promise((resolve) => {
@@ -112,6 +124,7 @@ export function createEngine(parts: CallsParts): Engine {
 				running++;
 				call.hasPlace = true;
 				call.state = "running";
+				changed();
 				resolve();
 			};
 			queue.push(begin);
@@ -153,6 +166,7 @@ export function createEngine(parts: CallsParts): Engine {
 		if (line === "" || line === call.progress.at(-1)) return;
 		call.progress.push(line);
 		if (call.progress.length > maxProgress) call.progress.shift();
+		changed();
 	}
 
 	/** Hands a call back after a while; as soon as that is possible, when it is not then. The returned function ends that. */
@@ -174,13 +188,12 @@ export function createEngine(parts: CallsParts): Engine {
 			return;
 		}
 		live.delete(call.id);
-		recent.unshift({ ...viewOf(call), state: ended.state, finished: ended.finished });
+		const { state, finished, content } = ended;
+		const said = firstLine(content.map((part) => ("text" in part ? part.text : "(image)")).join("\n"));
+		recent.unshift({ ...viewOf(call), state, finished, resultLine: said || "(no output)" });
 		recent.splice(maxRecent);
-		recent[0]?.progress.push(
-			firstLine(ended.content.map((part) => ("text" in part ? part.text : "(image)")).join("\n")),
-		);
 		for (const wait of [...waits]) if (wait.ids.has(call.id)) wait.end({ by: "call", id: call.id });
-		parts.changed();
+		countChanged();
 	}
 
 	function abort(call: LiveCall): void {
@@ -223,6 +236,7 @@ export function createEngine(parts: CallsParts): Engine {
 				// From here on a crash must be told of.
 				if (!parts.open(call)) return;
 				call.isDetached = true;
+				countChanged();
 				detach(why);
 			},
 			give(outcome) {
@@ -231,7 +245,7 @@ export function createEngine(parts: CallsParts): Engine {
 			},
 		};
 		live.set(call.id, call);
-		parts.changed();
+		countChanged();
 		const stop = () => {
 			if (!call.isDetached) abort(call);
 		};
@@ -259,7 +273,7 @@ export function createEngine(parts: CallsParts): Engine {
 		cancelLimit();
 		if (typeof over === "string") return placeholder(call.id, over);
 		live.delete(call.id);
-		parts.changed();
+		countChanged();
 		if ("error" in over) throw over.error;
 		return over.value;
 	}
@@ -283,7 +297,9 @@ export function createEngine(parts: CallsParts): Engine {
 		},
 		cancel,
 		cancelAttached() {
-			for (const call of live.values()) if (!call.isDetached) abort(call);
+			const meant = [...live.values()].filter((call) => !call.isDetached);
+			for (const call of meant) abort(call);
+			return meant.map(({ id }) => id);
 		},
 		wait(ids, timeoutMs, signal) {
 			const over = ids.find((id) => !live.has(id));
@@ -311,6 +327,10 @@ export function createEngine(parts: CallsParts): Engine {
 		},
 		views: () => [...live.values()].map(viewOf),
 		recent: () => [...recent],
+		watch(listener) {
+			watchers.add(listener);
+			return () => watchers.delete(listener);
+		},
 		close() {
 			const calls = [...live.values()];
 			for (const call of calls) {

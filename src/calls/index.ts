@@ -115,6 +115,9 @@ export function createCalls(
 				mailCame: engine.mailCame,
 				views: engine.views,
 				recent: engine.recent,
+				watch: engine.watch,
+				ended: session.ended,
+				pathOf: session.pathOf,
 				tickets: () =>
 					pendingIn(session, (error) => session.warn(`tickets cannot be read: ${errorMessage(error)}`)).map(
 						(ticket) => {

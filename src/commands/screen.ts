@@ -3,7 +3,7 @@ import { errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Control, type Envelope } from "../mail/envelope.ts";
 import type { Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
-import { field, textLines } from "../mail/text.ts";
+import { counted, field, textLines } from "../mail/text.ts";
 import type { PendingTicket } from "../session/calls.ts";
 import { canAnswer, type Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
@@ -103,6 +103,7 @@ export function createScreenControl(
 		try {
 			if (action.type === "write") return await write(ctx, session, memory, action.to);
 			if (action.type === "decide") return await decide(ctx, session, action.ticket, action.isApproved);
+			if (action.type === "cancelAttached") return await cancelAttached(ctx, session);
 			if (action.type === "control") return await control(ctx, session, action.to, action.control);
 			const { listed } = action;
 			if (action.type === "delete") return await remove(ctx, session, listed);
@@ -259,6 +260,15 @@ export function createScreenControl(
 			if (!sent.ok) return failed(sent.message);
 		}
 		return { text: `${who} ${wishes[wanted.op]}.`, isError: false };
+	}
+
+	async function cancelAttached(ctx: ExtensionContext, session: MailSession): Promise<Said | undefined> {
+		const question = "Cancel all calls that the model waits for?\nIt is told that they were, and its run goes on.";
+		if (!(await isSure(ctx, question, "Cancel them")) || current() !== session) return undefined;
+		const count = session.calls?.cancelAttached().length ?? 0;
+		return count === 0
+			? failed("Nothing was cancelled: they have ended already.")
+			: { text: `Cancelled ${counted(count, "call")}: the model is told so.`, isError: false };
 	}
 
 	async function remove(ctx: ExtensionContext, session: MailSession, listed: Listed): Promise<Said | undefined> {

@@ -1,6 +1,6 @@
 import { shortAddress } from "../mail/address.ts";
 import { counted, field, pathField } from "../mail/text.ts";
-import { detachedCalls } from "../session/calls.ts";
+import { detachedCalls, lastLine } from "../session/calls.ts";
 import { type Listed, subjectOf } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { columnsOf, pad } from "../view/columns.ts";
@@ -95,8 +95,8 @@ function callTable({ calls }: MailSession): string {
 	const shown = [...detachedCalls(calls), ...calls.recent()];
 	if (shown.length === 0) return "No call goes on by itself.";
 	const rows = shown.map((call) => {
-		const { id, state, tool, arguments: args, progress } = call;
-		return [state, callAge(call, Date.now()), id, field(tool, 40), field(progress.at(-1) ?? args, 100)];
+		const { id, state, tool } = call;
+		return [state, callAge(call, Date.now()), id, field(tool, 40), field(lastLine(call), 100)];
 	});
 	return aligned(rows).join("\n");
 }

@@ -16,8 +16,10 @@ export interface CallView {
 	finished?: number;
 	/** Whether its model has its turn back. */
 	isDetached: boolean;
-	/** What it said last, at most 50 lines; of one that has ended also the first line of its result. */
+	/** What it said last, at most 50 lines, the newest at the end. */
 	progress: string[];
+	/** Of one that has ended: how its result begins. */
+	resultLine?: string;
 }
 
 /** A call that waits for a decision, for whoever looks at it. */
@@ -39,14 +41,20 @@ export interface Calls {
 	interrupt(): void;
 	/** Cancels calls by their ids, or all detached ones; returns the ids of those that ran. */
 	cancel(ids?: readonly string[]): string[];
-	/** Cancels the calls that the model waits for: it is told that they were. */
-	cancelAttached(): void;
+	/** Cancels the calls that the model waits for: it is told that they were. Returns their ids. */
+	cancelAttached(): string[];
 	/** Mail may have come. */
 	mailCame(): void;
 	/** The calls that run or wait for their turn, in the order in which they were made. */
 	views(): CallView[];
 	/** The last of those that have ended after they were detached, at most 50, the newest first. */
 	recent(): CallView[];
+	/** Calls `listener` when there is something new about a call. The returned function ends that. */
+	watch(listener: () => void): () => void;
+	/** How a call ended, with its result; undefined when nothing is kept of it. Throws the disk's errors. */
+	ended(id: string): EndedCall | undefined;
+	/** Where that lies. */
+	pathOf(id: string): string;
 	/** The calls of all sessions that wait for a decision, the oldest first. */
 	tickets(): PendingTicket[];
 	/** Decides about one of them, as the person at this session. Throws nothing. */
@@ -87,6 +95,11 @@ export interface CallsParts {
 /** The calls that go on though their model has its turn back, in the order in which they were made. */
 export function detachedCalls(calls: Calls | undefined): CallView[] {
 	return calls?.views().filter(({ isDetached }) => isDetached) ?? [];
+}
+
+/** What a list says of a call: how its result begins, what it said last, or with what it was made. */
+export function lastLine({ resultLine, progress, arguments: args }: CallView): string {
+	return resultLine ?? progress.at(-1) ?? args;
 }
 
 /** What a policy for tools needs of its session besides. */

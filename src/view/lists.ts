@@ -3,7 +3,7 @@ import { worstFirst } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
-import { type CallView, detachedCalls, type PendingTicket } from "../session/calls.ts";
+import type { CallView, PendingTicket } from "../session/calls.ts";
 import type { Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import type { ClosedSession } from "../session/sessions.ts";
@@ -33,8 +33,7 @@ export interface Item {
 	address?: string;
 	/** A session that runs, which can be paused, stopped and so on. */
 	running?: RunningSession;
-	/** A call that has not ended. */
-	callId?: string;
+	call?: CallView;
 	/** A call that waits for a decision. */
 	ticket?: PendingTicket;
 	isHeading?: boolean;
@@ -104,7 +103,7 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 			case "sessions":
 				return itemsIn(sessionItems(), "No other session is running.");
 			case "calls":
-				return itemsIn(callItems(), "No call goes on by itself.");
+				return itemsIn(callItems(), "No call runs.");
 			case "approvals":
 				return itemsIn(approvalItems(), "No call waits for a decision.");
 			case "doctor":
@@ -183,7 +182,6 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 	}
 
 	function waitingItems(): Item[] {
-		const headed = (title: string, items: Item[]) => (items.length === 0 ? [] : [headingItem(title), ...items]);
 		const awaited = sessions.awaited().flatMap((listed) => mailItem(listed) ?? []);
 		const here = sessions.waiting().map(
 			({ id, listed }): Item =>
@@ -251,16 +249,13 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 	}
 
 	function callItems(): Item[] {
-		const item = (call: CallView, more: Partial<Item>): Item => ({
-			key: call.id,
-			row: (width) => callRow(call, Date.now(), width),
-			...more,
-		});
-		const ended = session.calls?.recent() ?? [];
+		const items = (calls: CallView[]) =>
+			calls.map((call): Item => ({ key: call.id, row: (width) => callRow(call, Date.now(), width), call }));
+		const live = session.calls?.views() ?? [];
 		return [
-			...detachedCalls(session.calls).map((call) => item(call, { callId: call.id })),
-			...(ended.length === 0 ? [] : [headingItem("Ended")]),
-			...ended.map((call) => item(call, {})),
+			...headed("Go on by themselves", items(live.filter(({ isDetached }) => isDetached))),
+			...headed("The model waits for", items(live.filter(({ isDetached }) => !isDetached))),
+			...headed("Ended", items(session.calls?.recent() ?? [])),
 		];
 	}
 
@@ -351,6 +346,11 @@ function shownOf({ before, list, isComplete }: Search): Listed[] {
 
 function headingItem(text: string): Item {
 	return { key: `heading ${text}`, row: () => heading(text), isHeading: true };
+}
+
+/** Nothing where there are none. */
+function headed(title: string, items: readonly Item[]): Item[] {
+	return items.length === 0 ? [] : [headingItem(title), ...items];
 }
 
 function itemsIn(items: readonly Item[], empty: string): Items {

@@ -1,3 +1,4 @@
+import type { CallView } from "../session/calls.ts";
 import type { Listed } from "../session/overview.ts";
 
 /** The tabs of the screen, in their order; each is also a word of `/mailbox`. The last two are there where a policy for tools is set. */
@@ -16,7 +17,7 @@ export interface Memory {
 	places: Record<Tab, Place>;
 	/** Whether what is typed goes into the search. */
 	isSearching: boolean;
-	opened: { listed: Listed; top: number } | undefined;
+	opened: OpenedMail | OpenedCall | undefined;
 	/** The tab to go back to once a recipient is picked. */
 	picksFor: Tab | undefined;
 	showsClosed: boolean;
@@ -25,6 +26,18 @@ export interface Memory {
 	sentId: string | undefined;
 	/** Texts that were not sent, by what they were for. */
 	drafts: Map<string, string>;
+}
+
+/** A mail that is opened, and its first row that is seen. */
+export interface OpenedMail {
+	listed: Listed;
+	top: number;
+}
+
+/** A call that is opened, as it was seen last. */
+export interface OpenedCall {
+	call: CallView;
+	top: number;
 }
 
 /** Where a person is in a tab. */

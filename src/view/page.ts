@@ -8,8 +8,6 @@ import { shortTime, textRow } from "./rows.ts";
 export interface Page {
 	/** The whole mail, wrapped. Its thread comes as soon as it is read. */
 	rowsOf(listed: Listed, width: number): Row[];
-	/** How many rows that were the last time. */
-	readonly length: number;
 }
 
 /** `read` does bulk work in slices, and calls `done` at its end. */
@@ -77,10 +75,5 @@ export function createPage(overview: Overview, read: (work: Generator<undefined>
 		});
 	}
 
-	return {
-		rowsOf,
-		get length() {
-			return page?.rows.length ?? 0;
-		},
-	};
+	return { rowsOf };
 }

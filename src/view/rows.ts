@@ -1,7 +1,7 @@
 import type { Finding } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
-import type { CallView, PendingTicket } from "../session/calls.ts";
+import { type CallView, lastLine, type PendingTicket } from "../session/calls.ts";
 import { type Glance, type MailStatus, subjectOf } from "../session/overview.ts";
 import { wrap } from "./columns.ts";
 import type { Cell, Row } from "./frame.ts";
@@ -115,13 +115,13 @@ export function callAge({ started, finished }: CallView, now: number): string {
 
 /** A call in a list: its age, and what it said last. */
 export function callRow(call: CallView, now: number, width: number): Row {
-	const { state, tool, arguments: args, progress } = call;
+	const { state, tool } = call;
 	return {
 		cells: [
 			{ text: state, columns: 10, colour: callColours[state] },
 			{ text: `${callAge(call, now)} `, columns: 8, colour: "dim" },
 			{ text: `${field(tool)} `, columns: whoColumns(width) },
-			{ text: field(progress.at(-1) ?? args, 400), colour: "muted" },
+			{ text: field(lastLine(call), 400), colour: "muted" },
 		],
 	};
 }

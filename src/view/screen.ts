@@ -5,15 +5,16 @@ import type { Findings } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import type { Holdable } from "../session/by-hand.ts";
-import type { PendingTicket } from "../session/calls.ts";
+import type { CallView, PendingTicket } from "../session/calls.ts";
 import { canAnswer, type Listed, type MailStatus } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
+import { createCallPage } from "./call-page.ts";
 import { wrap } from "./columns.ts";
 import { type Drawn, drawFrame, type Frame, type Row, type Theme } from "./frame.ts";
 import { type Input, type Key, type Keybindings, readKey } from "./keys.ts";
 import { createLists, type Item, type Items } from "./lists.ts";
-import { type Memory, type Place, type Tab, tabs } from "./memory.ts";
+import { type Memory, type OpenedCall, type OpenedMail, type Place, type Tab, tabs } from "./memory.ts";
 import { createPage } from "./page.ts";
 import { textRow } from "./rows.ts";
 
@@ -23,6 +24,7 @@ export type Action =
 	| { type: "write"; to: string }
 	| { type: "reply" | "edit" | "drop" | "delete"; listed: Listed }
 	| { type: "control"; to: RunningSession; control: Control }
+	| { type: "cancelAttached" }
 	| { type: "decide"; ticket: PendingTicket; isApproved: boolean };
 
 /** What the screen shows, and what draws it. */
@@ -43,6 +45,9 @@ export type Screen = Awaited<ReturnType<Parameters<ExtensionContext["ui"]["custo
 	handleInput(data: string): void;
 	dispose(): void;
 };
+
+/** A picture of what is opened. */
+type Opened = Pick<Frame, "title" | "count" | "rowAt" | "keys">;
 
 /** Between two looks at the folders, while the screen is open. */
 const refreshMs = 1000;
@@ -83,6 +88,13 @@ export function createScreen(parts: ScreenParts): Screen {
 		drawSoon,
 	});
 	const page = createPage(overview, (reading, done) => work("thread", reading, () => {}, done));
+	const { calls } = session;
+	const callPage = calls && createCallPage(calls, (reading) => work("result", reading, drawSoon, () => {}));
+	/** How many rows what is opened had in the last picture. */
+	let pageLength = 0;
+	const unwatch = calls?.watch(() => {
+		if (memory.tab === "calls") drawSoon();
+	});
 
 	if (memory.showsClosed) lists.readClosed();
 	const timer = setInterval(refresh, refreshMs);
@@ -149,15 +161,9 @@ export function createScreen(parts: ScreenParts): Screen {
 		};
 		const base = { tabs: shownTabs.map((name) => titleOf(name)), tab: shownTabs.indexOf(tab), message };
 		if (opened !== undefined) {
-			// It may have been claimed or taken back since.
-			const box = opened.listed.box === "sent" ? "sent" : "inbox";
-			const { name } = opened.listed;
-			// By its name, before which a claim may put something: another sender may have used the same id.
-			opened.listed = overview[box].find((listed) => listed.name.endsWith(name)) ?? opened.listed;
-			const rows = page.rowsOf(opened.listed, width);
-			const rowAt = (index: number) => rows[index] ?? textRow("");
-			const keys = ["↑↓ scroll", ...keysFor(opened.listed), "Esc back"];
-			return { ...base, title: undefined, count: rows.length, rowAt, selected: -1, top: opened.top, empty: "", keys };
+			const shown = "call" in opened ? callFrame(opened, width) : mailFrame(opened, width);
+			pageLength = shown.count;
+			return { ...base, ...shown, selected: -1, top: opened.top, empty: "" };
 		}
 		const place = memory.places[tab];
 		const items = lists.itemsOf(tab, width);
@@ -171,6 +177,29 @@ export function createScreen(parts: ScreenParts): Screen {
 			top: place.top,
 			empty: items.empty,
 			keys: listKeys(items.at(place.selected)),
+		};
+	}
+
+	function mailFrame(opened: OpenedMail, width: number): Opened {
+		// It may have been claimed or taken back since.
+		const box = opened.listed.box === "sent" ? "sent" : "inbox";
+		const { name } = opened.listed;
+		// By its name, before which a claim may put something: another sender may have used the same id.
+		opened.listed = overview[box].find((listed) => listed.name.endsWith(name)) ?? opened.listed;
+		const rows = page.rowsOf(opened.listed, width);
+		const keys = ["↑↓ scroll", ...keysFor(opened.listed), "Esc back"];
+		return { title: undefined, count: rows.length, rowAt: (index) => rows[index] ?? textRow(""), keys };
+	}
+
+	function callFrame(opened: OpenedCall, width: number): Opened {
+		const rows = callPage?.rowsOf(opened, width);
+		const { call } = opened;
+		const isWaiting = call.finished === undefined;
+		return {
+			title: isWaiting ? textRow(`Waiting for ${call.id}. Esc ends the wait, and not the call.`, "accent") : undefined,
+			count: rows?.count ?? 0,
+			rowAt: (index) => rows?.at(index) ?? textRow(""),
+			keys: ["↑↓ scroll", ...callKeys(call), isWaiting ? "Esc stop waiting" : "Esc back"],
 		};
 	}
 
@@ -219,8 +248,10 @@ export function createScreen(parts: ScreenParts): Screen {
 					"/ search",
 					...ends,
 				];
-			case "calls":
-				return ["↑↓", ...(item?.callId === undefined ? [] : ["x cancel"]), "y copy id", ...ends];
+			case "calls": {
+				const all = hasAttached() ? ["X cancel all that the model waits for"] : [];
+				return ["↑↓", ...openKeys(item?.call), ...callKeys(item?.call), ...all, ...ends];
+			}
 			case "approvals":
 				return ["↑↓", ...(item?.ticket === undefined ? [] : ["a approve", "n deny", "y copy id"]), ...ends];
 			case "doctor":
@@ -251,9 +282,25 @@ export function createScreen(parts: ScreenParts): Screen {
 		parts.done({ type: "control", to, control: { op } });
 	}
 
-	function cancelCall(id: string): void {
-		const isCancelled = (session.calls?.cancel([id]).length ?? 0) > 0;
-		say(isCancelled ? "Cancelled: what it gave so far comes as mail." : "It has ended already.", !isCancelled);
+	function openKeys(call: CallView | undefined): string[] {
+		if (call?.isDetached !== true) return [];
+		return [call.finished === undefined ? "Enter wait" : "Enter open"];
+	}
+
+	function callKeys(call: CallView | undefined): string[] {
+		if (call === undefined) return [];
+		return call.finished === undefined ? ["x cancel", "y copy id"] : ["y copy id"];
+	}
+
+	function hasAttached(): boolean {
+		return calls?.views().some(({ isDetached }) => !isDetached) === true;
+	}
+
+	function onCall(key: string, { id, isDetached }: CallView): void {
+		if (key === "y") copy(id);
+		if (key !== "x") return;
+		if (calls?.cancel([id]).length !== 1) say("It has ended already.", true);
+		else say(isDetached ? "Cancelled: what it gave so far comes as mail." : "Cancelled: the model is told so.");
 	}
 
 	/** What can be done with a mail: only that is shown. */
@@ -299,14 +346,15 @@ export function createScreen(parts: ScreenParts): Screen {
 		else onList(input);
 	}
 
-	function onPage(opened: { listed: Listed; top: number }, input: Input): void {
+	function onPage(opened: OpenedMail | OpenedCall, input: Input): void {
 		if ("text" in input) {
 			if (input.text === "q") memory.opened = undefined;
+			else if ("call" in opened) onCall(input.text, opened.call);
 			else onMail(input.text, opened.listed);
 			return;
 		}
 		const height = drawn.page;
-		const last = Math.max(0, page.length - height);
+		const last = Math.max(0, pageLength - height);
 		const steps: Partial<Record<Key, number>> = { up: -1, down: 1, pageUp: -height, pageDown: height };
 		if (input.key === "cancel" || input.key === "backspace") memory.opened = undefined;
 		else if (input.key === "home") opened.top = 0;
@@ -353,9 +401,11 @@ export function createScreen(parts: ScreenParts): Screen {
 		else if (text === "q") back(place);
 		else if (text === "/") memory.isSearching = canSearch();
 		else if (text === "c" && memory.tab === "sessions") toggleClosed();
-		else if (memory.tab === "calls" && text === "x" && item?.callId !== undefined) cancelCall(item.callId);
-		else if ((memory.tab === "calls" || memory.tab === "approvals") && text === "y" && item !== undefined)
-			copy(item.key);
+		else if (text === "X" && memory.tab === "calls") {
+			if (hasAttached()) parts.done({ type: "cancelAttached" });
+			else say("The model waits for no call.", true);
+		} else if (/^[xy]$/.test(text) && item?.call !== undefined) onCall(text, item.call);
+		else if (text === "y" && item?.ticket !== undefined) copy(item.key);
 		else if ((text === "a" || text === "n") && item?.ticket !== undefined)
 			parts.done({ type: "decide", ticket: item.ticket, isApproved: text === "a" });
 		else if (/^[psx]$/.test(text) && item?.running !== undefined) {
@@ -442,7 +492,10 @@ export function createScreen(parts: ScreenParts): Screen {
 	function choose(item: Item | undefined): void {
 		if (memory.tab === "doctor") lists.examine();
 		else if (item?.listed !== undefined) memory.opened = { listed: item.listed, top: 0 };
-		else if (item?.address !== undefined) parts.done({ type: "write", to: item.address });
+		else if (item?.call !== undefined) {
+			if (item.call.isDetached) memory.opened = { call: item.call, top: 0 };
+			else say("The model waits for it: its result comes in the conversation.", true);
+		} else if (item?.address !== undefined) parts.done({ type: "write", to: item.address });
 		else if (memory.tab === "sessions" && item !== undefined)
 			say("That is this session: it cannot write to itself.", true);
 	}
@@ -521,6 +574,7 @@ export function createScreen(parts: ScreenParts): Screen {
 		invalidate() {},
 		dispose() {
 			isOver = true;
+			unwatch?.();
 			clearInterval(timer);
 			for (const cancel of cancels.values()) cancel();
 		},

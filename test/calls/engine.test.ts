@@ -139,6 +139,18 @@ describe("a call that is attached", () => {
 		expect(engine.views()[0]?.progress).toEqual(["1 of 2"]);
 	});
 
+	test("SMB-046 is cancelled with all others that are; what goes on by itself goes on", async () => {
+		const [first, second, other] = [job(), job(), job()];
+		const given = [call(first.work), call(second.work, 60_000)];
+		call(other.work, 0);
+		await later(0);
+		expect(engine.cancelAttached()).toEqual([idOf(0), idOf(1)]);
+		await later(0);
+		expect([first.isStopped, second.isStopped, other.isStopped]).toEqual([true, true, false]);
+		expect(given.map(({ error }) => error)).toEqual([new Error("stopped"), new Error("stopped")]);
+		expect([engine.cancelAttached(), at.ended]).toEqual([[], []]);
+	});
+
 	test("ends when the user stops the run, and is no mail", async () => {
 		const stop = new AbortController();
 		const made = job();
@@ -575,6 +587,52 @@ describe("a wait", () => {
 		const woken = wait([], 60_000, AbortSignal.abort());
 		await later(0);
 		expect(woken.by).toBe("stop");
+	});
+});
+
+describe("whoever watches calls", () => {
+	test("hears when one is made, begins, says something, is detached or ends, and nothing more once that is over", async () => {
+		let heard: string[] = [];
+		const stop = engine.watch(() => {
+			heard = [...engine.views(), ...engine.recent()].map(({ state }) => state);
+		});
+		/** The states of the calls, as they were heard of last; none when nothing was. */
+		const heardOf = async (action: () => unknown) => {
+			heard = [];
+			action();
+			await later(0);
+			return heard;
+		};
+		const made = job();
+		const begin = Promise.withResolvers<void>();
+		const call = { tool: "bash", args: {}, attachMs: 1000, first: () => begin.promise };
+		expect(await heardOf(() => engine.run(call, made.work, undefined, undefined))).toEqual(["pending"]);
+		expect(await heardOf(() => begin.resolve())).toEqual(["running"]);
+		expect(await heardOf(() => made.say("linking"))).toEqual(["running"]);
+		expect(await heardOf(() => made.say("linking"))).toEqual([]);
+		expect(await heardOf(() => vi.advanceTimersByTime(1000))).toEqual(["running"]);
+		expect(await heardOf(() => made.end("built"))).toEqual(["completed"]);
+		const attached = job();
+		await heardOf(() => engine.run({ ...call, attachMs: undefined }, attached.work, undefined, undefined));
+		expect(await heardOf(() => attached.end("built"))).toEqual(["completed"]);
+		stop();
+		expect(await heardOf(() => engine.run(call, job().work, undefined, undefined))).toEqual([]);
+	});
+
+	test("sees how a result begins, besides what its call said", async () => {
+		const [made, silent] = [job(), job()];
+		call(made.work, 0);
+		call(silent.work, 0);
+		await later(0);
+		made.say("linking");
+		made.end("built\nall");
+		await later(0);
+		silent.end("");
+		await later(0);
+		expect(engine.recent()).toMatchObject([
+			{ progress: [], resultLine: "(no output)" },
+			{ progress: ["linking"], resultLine: "built" },
+		]);
 	});
 });
 

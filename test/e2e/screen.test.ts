@@ -177,11 +177,18 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		await author.waitForScreen("What you typed is kept");
 	});
 
-	test("calls that go on by themselves have a tab, with their age and what they said, and are cancelled there", async () => {
+	test("calls have a tab, with their age and what they said, where they are waited for, read and cancelled", async () => {
 		const home = makeHome();
-		const toolPolicy = { rules: [{ tool: "bash", attachSeconds: 1 }] };
-		writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy }));
-		const author = await openAuthor(home);
+		const attached = (seconds: number) => {
+			const toolPolicy = { rules: [{ tool: "bash", attachSeconds: seconds }] };
+			writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy }));
+		};
+		attached(1);
+		const rules = [
+			{ if: "was cancelled. This is its result", script: "!say a pity" },
+			{ if: "has completed. This is its result", script: "!say very good" },
+		];
+		const author = await openTerminal({ home, name: "author", rules, width: 80, height: 24 });
 		await enter(author, '%tool bash {"command":"echo begun; sleep 60"} ;; %next ;; %say meanwhile');
 		await author.waitForScreen(/^ meanwhile$/m);
 		await author.waitForScreen("✉ 1 call");
@@ -192,7 +199,36 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		author.type("x");
 		await author.waitForScreen(/^→ cancelled +\d+ s +bash /m);
 		author.type("q");
-		await author.waitForScreen("✉ Result of bash");
+		await author.waitForScreen(/✉ Result of bash.*^ a pity$/ms);
+
+		const waits = "echo begun; while [ ! -e done ]; do sleep 0.02; done; printf 'a\\n\\nlast\\033[2J\\n'";
+		await enter(author, `%tool bash ${JSON.stringify({ command: waits })} ;; %next ;; %say hm`);
+		await author.waitForScreen(/^ hm$/m);
+		await author.press("M-m");
+		await author.waitForScreen(/Go on by themselves\n {2}running /);
+		await author.press("Up");
+		await author.press("Enter");
+		await author.waitForScreen(/^Waiting for call-[a-z0-9]{16}\. Esc ends the wait, and not the call\.$/m);
+		await author.waitForScreen(/^What it said, the newest first\nbegun$/m);
+		writeFileSync(join(home.workDir, "done"), "");
+		await author.waitForScreen(/^bash · completed · took \d+ s$/m);
+		expectToFit(await author.waitForScreen(/^begun\na\n\nlast \[2J\n\nWhat it said, /m), 80, 24);
+		await author.press("Escape");
+		await author.waitForScreen(/^→ completed +\d+ s +bash +begun$/m);
+		author.type("q");
+		await author.waitForScreen(/^ very good$/m);
+
+		attached(60);
+		await enter(author, '%tool bash {"command":"sleep 60"} ;; %next ;; %say went on');
+		await author.press("M-m");
+		await author.waitForScreen(/The model waits for\n {2}running .*\bX cancel all that the model waits for/s);
+		author.type("X");
+		await author.waitForScreen("Cancel all calls that the model waits for?");
+		await author.press("Down");
+		await author.press("Enter");
+		await author.waitForScreen("Cancelled 1 call: the model is told so.");
+		author.type("q");
+		await author.waitForScreen(/^ went on$/m);
 	});
 
 	test("a call of another session that waits for a decision is approved in a tab, after a question", async () => {

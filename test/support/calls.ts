@@ -11,6 +11,8 @@ type Result = Awaited<ReturnType<Tool["execute"]>>;
 export interface Job {
 	command: string;
 	isStopped: boolean;
+	/** Says this while it goes on. */
+	say(text: string): void;
 	/** Ends it with this as what it printed. */
 	end(text: string): void;
 	/** Ends it with this result. */
@@ -25,11 +27,12 @@ export function callsHost() {
 		label: "bash",
 		description: "Runs a command",
 		parameters: { type: "object", properties: { command: { type: "string" } } },
-		execute(_id, params, signal) {
+		execute(_id, params, signal, onUpdate) {
 			const { promise, resolve, reject } = Promise.withResolvers<Result>();
 			const job: Job = {
 				command: String(Reflect.get(Object(params), "command")),
 				isStopped: signal?.aborted === true,
+				say: (text) => onUpdate?.({ content: [{ type: "text", text }], details: undefined }),
 				end: (text) => job.endWith([{ type: "text", text }]),
 				endWith: (content) => resolve({ content, details: undefined }),
 			};
