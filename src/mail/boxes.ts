@@ -36,12 +36,20 @@ export function lastChanged(disk: Disk, boxes: Boxes): number {
 	return Math.max(...Object.values(boxes).map((path: string) => disk.changed(path) ?? 0));
 }
 
-/** Makes the missing boxes, of mode 0700; returns the folders that got a new name. Throws `UnfitError` when one of them is no folder of ours. */
-export function makeBoxes(disk: Disk, boxes: Boxes): string[] {
+/**
+ * Makes the missing boxes, of mode 0700; of an address that has a folder only the `needed` ones, which are all that it looks
+ * at. Returns the folders that got a new name. Throws `UnfitError` when one of them is no folder of ours.
+ */
+export function makeBoxes(disk: Disk, boxes: Boxes, needed: readonly Box[] = allBoxes): string[] {
 	const isNew = disk.ensureFolder(boxes.folder);
-	const made = [boxes.tmp, boxes.new, boxes.cur, boxes.sent].filter((box) => disk.ensureFolder(box));
+	const made = (isNew ? allBoxes : needed).filter((box) => disk.ensureFolder(boxes[box]));
 	return [...(made.length > 0 ? [boxes.folder] : []), ...(isNew ? [dirname(boxes.folder)] : [])];
 }
+
+/** A box in the folder of an address. */
+export type Box = Exclude<keyof Boxes, "folder">;
+
+const allBoxes: readonly Box[] = ["tmp", "new", "cur", "sent"];
 
 /** Removes a folder with all that is in it; links are not followed. Throws the disk's errors. Undefined is a place to pause. */
 export function* removeTree(disk: Disk, folder: string): Generator<undefined> {

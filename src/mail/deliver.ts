@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { canonicalAddress, isAddress, isPassingAddress, isUuid } from "./address.ts";
-import { type Boxes, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
+import { type Box, type Boxes, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
 import { type Disk, errorCode, errorReason, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
@@ -96,8 +96,8 @@ export interface Sender {
 	now: () => number;
 	/** Whether a sent mail survives a power cut, or only a crash (design D5). */
 	isDurable: () => boolean;
-	/** Makes what is missing of the sender's own boxes; throws when they cannot be used. */
-	mend: () => void;
+	/** Makes what is missing of these own boxes; throws when they cannot be used. */
+	mend: (needed: readonly Box[]) => void;
 	/** The inbox that was last sent to, and how many mails wait in it as long as its folder does not change otherwise. */
 	inbox?: { path: string; changed: number | undefined; count: number };
 }
@@ -135,7 +135,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const boxes = boxesOf(sender.root, to);
 	let synced = durable;
 	try {
-		sender.mend();
+		sender.mend(keepsCopy || hasOwnId ? ["sent"] : []);
 		const receipt = hasOwnId ? readReceipt(disk, sent, envelope.id) : undefined;
 		if (receipt !== undefined && isSent(sender, receipt)) return again(sender, receipt, envelope);
 	} catch (error) {
@@ -143,7 +143,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	}
 	try {
 		// The folder of a program that has ended must not come back.
-		const changed = isPassingAddress(to) ? [] : makeBoxes(disk, boxes);
+		const changed = isPassingAddress(to) ? [] : makeBoxes(disk, boxes, ["tmp", "new", "cur"]);
 		if (durable) synced = succeeds(() => syncFolders(disk, changed));
 		if (keepsCopy && isFull(sender, boxes.new)) {
 			return refuse("mailbox_full", `${to} already has ${maxUnread} unread mails; try again when it has read some`);
@@ -158,7 +158,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const made: string[] = [];
 	let name: string;
 	try {
-		name = write(sender, boxes, { id: envelope.id, content, time }, made);
+		name = write(sender, boxes, { id: envelope.id, isChosen: hasOwnId, content, time }, made);
 		if (hasOwnId) {
 			made.push(receiptPath(sent, envelope.id));
 			writeReceipt(disk, sent, name, durable, envelope);
@@ -267,13 +267,14 @@ function again({ disk, root, boxes, isDurable }: Sender, receipt: Receipt, draft
 }
 
 /**
- * Writes the mail into the recipient's `tmp/` under a name that is free in `new/` as well. Another sender may use the same
+ * Writes the mail into the recipient's `tmp/` under a name that is free in `new/` as well. Another sender may choose the same
  * id in the same millisecond: the name in `tmp/` is then the lock for the one in `new/`, which is looked at after it was made.
+ * No id that was made here is in any other name.
  */
 function write(
 	{ disk, state }: Sender,
 	boxes: Boxes,
-	{ id, content, time }: { id: string; content: Uint8Array; time: number },
+	{ id, isChosen, content, time }: { id: string; isChosen: boolean; content: Uint8Array; time: number },
 	made: string[],
 ): string {
 	for (let tries = 0; ; tries++) {
@@ -286,7 +287,7 @@ function write(
 			throw error;
 		}
 		made.push(unfinished);
-		if (disk.entry(join(boxes.new, name)) === undefined) return name;
+		if (!isChosen || disk.entry(join(boxes.new, name)) === undefined) return name;
 		disk.remove(unfinished);
 	}
 }

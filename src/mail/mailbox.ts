@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
-import { boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
+import { type Box, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
 import {
 	type Delivered,
 	type Draft,
@@ -81,7 +81,7 @@ export interface Mailbox {
 	readonly newFolder: string;
 	/**
 	 * Makes the boxes again that are missing. Throws what stands in the way: the mail root is not there, or something is no
-	 * folder of ours. Every delivery does it as well.
+	 * folder of ours. Every delivery does so for the boxes that it needs.
 	 */
 	mend(): void;
 	/** How often boxes were missing and were made again. */
@@ -177,9 +177,9 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 	const state = options.state ?? openState(disk, boxes.folder);
 	const sender: Sender = { disk, root, address, boxes, state, now, isDurable, mend };
 
-	function mend(): void {
+	function mend(needed?: readonly Box[]): void {
 		checkRoot(disk, root);
-		const changed = makeBoxes(disk, boxes);
+		const changed = makeBoxes(disk, boxes, needed);
 		if (changed.length === 0) return;
 		timesMended++;
 		if (isDurable()) for (const folder of changed) disk.syncFolder(folder);
@@ -518,7 +518,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		address,
 		folder: boxes.folder,
 		newFolder: boxes.new,
-		mend,
+		mend: () => mend(),
 		get timesMended() {
 			return timesMended;
 		},

@@ -39,9 +39,9 @@ export const send: Question = {
 				"that fills up to 250 and is claimed outside the measured time. Each round is a new process, which sends in blocks of 50,",
 				"ours and bare by turns. Of larger mails 50 and 8 in blocks of 10 and 4, and at most five rounds, or three.",
 				"Apart: with a clock that goes on by two seconds from mail to mail. Both leave out what a session does after a send.",
-				"Bare, durable: open a new file in tmp/, write, link it as sent/<name>.part, fsync, close, rename into new/, fsync new/ and",
-				"sent/ (folders already open), rename the .part to sent/<name>: the copy in the order that survives a kill. Fast: without the",
-				"fsyncs. It makes no folders and looks at nothing. Beside no copy: the same without link and last rename.",
+				"Bare, durable: JSON of the envelope, open a new file in tmp/, write, link it as sent/<name>.part, fsync, close, rename into",
+				"new/, fsync new/ and sent/ (folders already open), rename the .part to sent/<name>: the copy in the order that survives a",
+				"kill. Fast: without the fsyncs. It makes no folders and looks at nothing. Beside no copy: the same without link and last rename.",
 			],
 			rows,
 		};

@@ -3,7 +3,7 @@ import { closeSync, fsyncSync, linkSync, openSync, readdirSync, renameSync, writ
 import { join } from "node:path";
 import { type Boxes, boxesOf, makeBoxes } from "../../src/mail/boxes.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
-import { envelopeFileName, serialiseEnvelope } from "../../src/mail/envelope.ts";
+import { envelopeFileName } from "../../src/mail/envelope.ts";
 import { openMailbox } from "../../src/mail/mailbox.ts";
 
 export type Durability = "durable" | "fast";
@@ -27,7 +27,7 @@ export function ourSide({ root, durability, to, body, now = Date.now }: SideOpti
 	};
 }
 
-/** By hand: the system calls that no sender could do without; `keepsCopy`: that keeps a copy, in the order that survives a kill. */
+/** By hand: the JSON and the system calls that no sender could do without; `keepsCopy`: that keeps a copy, in the order that survives a kill. */
 export function bareSide({ root, durability, to, body }: SideOptions, keepsCopy = false): () => void {
 	const disk = nodeDisk();
 	const from = randomUUID();
@@ -36,9 +36,10 @@ export function bareSide({ root, durability, to, body }: SideOptions, keepsCopy 
 	const folders = durability === "durable" ? [recipient.new, sender.sent].map((box) => openSync(box, "r")) : [];
 	const id = randomUUID();
 	const ts = new Date().toISOString();
-	const text = serialiseEnvelope({ id, from, to, kind: "request", hops: 0, in_reply_to: [], status: "", ts, body });
+	const envelope = { id, from, to, kind: "request", hops: 0, in_reply_to: [], status: "", ts, body };
 	let sent = 0;
 	return () => {
+		const text = JSON.stringify(envelope);
 		const name = envelopeFileName(sent++, id);
 		const unfinished = `${recipient.tmp}/${name}`;
 		const file = openSync(unfinished, "wx", 0o600);

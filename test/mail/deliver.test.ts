@@ -344,25 +344,31 @@ describe("a sender whose own mailbox", () => {
 			(root) => rmSync(root.boxes(alice).sent),
 			"\\S+/sent is a symlink",
 		],
-		[
-			"its cur/ is a file",
-			(root) => [rmSync(root.boxes(alice).cur, { recursive: true }), writeFileSync(root.boxes(alice).cur, "")],
-			(root) => rmSync(root.boxes(alice).cur),
-			"\\S+/cur is not a folder",
-		],
-	])("I-PSM-8 is out of order because %s sends nothing until it is back", (_, spoil, restore, why) => {
+	])("I-PSM-8 is out of order because %s sends no request until it is back", (_, spoil, restore, why) => {
 		const root = testRoot();
 		root.open(bob);
 		const mailbox = root.open(alice);
 		const before = files(root);
 		spoil(root);
 		const message = expect.stringMatching(`^Nothing was sent: ${why}\\.$`);
-		for (const kind of ["request", "reply"] as const)
-			expect(mailbox.deliver(draft({ kind }))).toEqual({ ok: false, code: "io", message });
+		expect(mailbox.deliver(draft())).toEqual({ ok: false, code: "io", message });
 		restore(root);
 		expect(files(root)).toEqual(before);
 		sent(mailbox);
 	});
+
+	test.each(["tmp", "new", "cur", "sent"] as const)(
+		"I-PSM-8 has a file for %s/, and needs no such box for an answer, sends the answer",
+		(box) => {
+			const root = testRoot();
+			root.open(bob);
+			const mailbox = root.open(alice);
+			rmSync(root.boxes(alice)[box], { recursive: true });
+			writeFileSync(root.boxes(alice)[box], "");
+			expect(mailbox.deliver(draft({ kind: "reply" }))).toMatchObject({ ok: true });
+			expect(root.names(bob, "new")).toHaveLength(1);
+		},
+	);
 });
 
 describe("a power cut", () => {
