@@ -5,7 +5,7 @@ import { uuidOf } from "../mail/address.ts";
 import { type Boxes, boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Control, type Envelope, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
-import { type EditRefusal, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
+import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import { removePassing } from "../mail/passing.ts";
 import type { Processes } from "../mail/process.ts";
 import { takeForProgram } from "../mail/program.ts";
@@ -15,6 +15,7 @@ import { type OwnRecord, openRunning, type Running, type SessionFields } from ".
 import { randomName } from "../mail/running-folder.ts";
 import type { Settings } from "../mail/settings.ts";
 import { unkeptState } from "../mail/state.ts";
+import type { EditRefusal } from "../mail/take-back.ts";
 import { type AskOutcome, type AskProgress, type AskRefusal, type Asks, createAsks } from "../session/asks.ts";
 import { createOutbox, type Outbox, type SendRefusal, type Sent } from "../session/outbox.ts";
 import type { Who } from "./who.ts";

@@ -2,32 +2,23 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
 import { type Box, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
-import {
-	type Delivered,
-	type Draft,
-	deliver,
-	draftedEnvelope,
-	hasArrived,
-	type Refusal,
-	type Sender,
-	sentBefore,
-} from "./deliver.ts";
-import { type Disk, errorCode, errorMessage, errorReason, UnfitError } from "./disk.ts";
+import { type Delivered, type Draft, deliver, hasArrived, type Refusal, type Sender, sentBefore } from "./deliver.ts";
+import { type Disk, errorCode, errorMessage, errorReason, quietly, UnfitError } from "./disk.ts";
 import {
 	awaitsAnswer,
 	type Envelope,
 	idInName,
 	maxEnvelopeBytes,
 	type Owing,
-	owingIn,
 	type ParsedEnvelope,
 	parseEnvelope,
 } from "./envelope.ts";
 import { holdOf, mailOfHold } from "./hold.ts";
 import { copyOfMark, noteProgress, type Progress } from "./progress.ts";
-import { followEdit, readReceipt } from "./receipt.ts";
+import { mailAt, type ReadMail, readMail } from "./read-mail.ts";
 import { checkRoot } from "./root.ts";
 import { type MailboxState, openState } from "./state.ts";
+import { createTakingBack, type EditRefusal, editEnding } from "./take-back.ts";
 
 /** A mail that was moved from `new/` to `cur/` and is marked open: nothing shows yet that a conversation holds it. */
 export interface OpenMail {
@@ -60,9 +51,6 @@ export type Claim =
 	| ({ result: "dead" } & DeadMail)
 	/** The machine failed, for example with too many open files: worth another try. */
 	| { result: "failed"; path: string; reason: string };
-
-/** Why a mail was not replaced; `claimed`: its recipient has it. */
-export type EditRefusal = Refusal | { ok: false; code: "claimed"; message: string };
 
 /** A copy of a mail that this address sent. */
 export interface SentCopy {
@@ -176,6 +164,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 	timesMended = 0;
 	const state = options.state ?? openState(disk, boxes.folder);
 	const sender: Sender = { disk, root, address, boxes, state, now, isDurable, mend };
+	const takingBack = createTakingBack(sender);
 
 	function mend(needed?: readonly Box[]): void {
 		checkRoot(disk, root);
@@ -192,7 +181,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		if (type === undefined) return { result: "gone" };
 		if (type !== "file") return { result: "left", path: from, reason: "it is not a regular file" };
 		// Read before it is moved: an error of the machine leaves the mail where it is.
-		const parsed = read(from);
+		const parsed = readMail(disk, from);
 		// A name that was claimed before is not overwritten. The id inside decides whether it is the same mail.
 		const target = disk.entry(join(boxes.cur, name)) === undefined ? name : `${randomUUID()}-${name}`;
 		const marked = mark(target);
@@ -217,7 +206,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		}
 	}
 
-	function claimed(name: string, parsed: Read): Claim {
+	function claimed(name: string, parsed: ReadMail): Claim {
 		const path = join(boxes.cur, name);
 		if (parsed.ok && parsed.envelope.to === address) {
 			return { result: "claimed", mail: { name, path, envelope: parsed.envelope, tries: triesOf(name) } };
@@ -232,30 +221,11 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		return { result: "dead", path, reason, ...(owing && { owing }) };
 	}
 
-	function read(path: string): Read {
-		try {
-			const text = disk.read(path, maxEnvelopeBytes);
-			const parsed = parseEnvelope(text);
-			return parsed.ok ? parsed : { ...parsed, owing: owingIn(text) };
-		} catch (error) {
-			if (error instanceof UnfitError) return { ok: false, reason: error.message };
-			if (errorsOfTheFile.has(errorCode(error) ?? "")) return { ok: false, reason: errorMessage(error) };
-			throw error;
-		}
-	}
-
-	/** Reads what may be a folder or a FIFO, in a place where only a mail is of interest. */
-	function readIfFile(path: string): Envelope | undefined {
-		if (disk.entry(path) !== "file") return undefined;
-		const parsed = read(path);
-		return parsed.ok ? parsed.envelope : undefined;
-	}
-
 	function keep(copies: Map<string, SentCopy>, name: string | undefined, id: string): void {
 		// One that could not be given its name is still the copy.
 		for (const file of name === undefined ? [] : [name, `${name}.part`]) {
 			const path = join(boxes.sent, file);
-			const envelope = readIfFile(path);
+			const envelope = mailAt(disk, path);
 			if (envelope?.id !== id) continue;
 			copies.set(id, { path, envelope });
 			return;
@@ -295,15 +265,15 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 
 	function* recount(): Generator<string | undefined> {
 		let isAdded = false;
-		const edited = yield* finishEdits();
-		yield* finishTakingBack();
+		const edited = yield* takingBack.finishEdits();
+		yield* takingBack.finish();
 		for (const name of disk.walk(boxes.sent)) {
 			yield undefined;
 			if (rewritePattern.test(name)) removeIfLeft(join(boxes.sent, name));
 			removeStrayMark(name);
 			const copy = name.endsWith(".json.part") ? yield* finishCopy(name.slice(0, -".part".length), edited) : name;
 			if (!copy?.endsWith(".json") || state.isCounted(copy)) continue;
-			const envelope = readIfFile(join(boxes.sent, copy));
+			const envelope = mailAt(disk, join(boxes.sent, copy));
 			if (envelope === undefined) continue;
 			state.sent(copy, awaitsAnswer(envelope) ? envelope.id : undefined);
 			isAdded = true;
@@ -317,137 +287,12 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		state.recounted();
 	}
 
-	function* finishTakingBack(): Generator<undefined> {
-		for (const name of disk.list(boxes.tmp)) {
-			yield undefined;
-			// All else in here is what others write to this address.
-			if (name.endsWith(editEnding) || readIfFile(join(boxes.tmp, name))?.from !== address) continue;
-			keepAsTakenBack(name);
-		}
-	}
-
-	/**
-	 * Moves a mail from its recipient's inbox into this address's `tmp/`, which from then on says that it was taken back; false
-	 * when it is not in that inbox any more.
-	 */
-	function takeBack(envelope: Envelope, name: string): boolean {
-		try {
-			disk.rename(join(boxesOf(root, envelope.to).new, name), join(boxes.tmp, name));
-		} catch (error) {
-			if (errorCode(error) === "ENOENT") return false;
-			throw error;
-		}
-		state.answered([envelope.id]);
-		// It is taken back, whatever becomes of its copy: the next start does this as well.
-		try {
-			keepAsTakenBack(name);
-		} catch {}
-		return true;
-	}
-
-	/** Renames the copy of a mail that was taken back; without one, what was taken back becomes it. One of the two names always says so. */
-	function keepAsTakenBack(name: string): void {
-		const back = join(boxes.tmp, name);
-		const kept = join(boxes.sent, `${name}.retracted`);
-		const copy = [name, `${name}.part`].find((file) => disk.entry(join(boxes.sent, file)) !== undefined);
-		if (copy !== undefined) disk.rename(join(boxes.sent, copy), kept);
-		if (copy === undefined && disk.entry(kept) === undefined) disk.rename(back, kept);
-		else disk.remove(back);
-	}
-
-	function isTakenBack(name: string): boolean {
-		const signs = [join(boxes.sent, `${name}.retracted`), join(boxes.tmp, name)];
-		return signs.some((path) => disk.entry(path) !== undefined);
-	}
-
-	/** The text is safe in `tmp/<old name>.edit` before the mail is taken back, until its new version is delivered. */
-	function edit({ envelope, name }: { envelope: Envelope; name: string }, text: string): Delivered | EditRefusal {
-		const { to, kind, hops, id, x } = envelope;
-		const draft = { id: randomUUID(), to, kind, hops, body: text.trim(), ...x, replaces: id };
-		const drafted = draftedEnvelope(sender, draft);
-		if (!drafted.ok) return drafted;
-		const path = join(boxes.tmp, name + editEnding);
-		const unchanged = "Nothing was changed: ";
-		let isWritten = false;
-		try {
-			mend();
-			disk.create(path, drafted.content);
-			isWritten = true;
-			if (isDurable()) {
-				disk.syncFile(path);
-				disk.syncFolder(boxes.tmp);
-			}
-			if (!takeBack(envelope, name)) {
-				orLeave(() => disk.remove(path));
-				const why = isTakenBack(name) ? "it was taken back already" : "its recipient has it already";
-				return { ok: false, code: "claimed", message: `${unchanged}${why}.` };
-			}
-		} catch (error) {
-			if (isWritten) orLeave(() => disk.remove(path));
-			const isUnderWay = !isWritten && errorCode(error) === "EEXIST";
-			const why = isUnderWay ? "it is being changed already" : errorReason(error);
-			return { ok: false, code: "io", message: `${unchanged}${why}.` };
-		}
-		const sent = deliverEdited(draft, path);
-		if (!sent.ok) {
-			const kept = "The mail was taken back, and its new text is kept: the next start sends it.";
-			return { ...sent, message: `${sent.message} ${kept}` };
-		}
-		return sent;
-	}
-
-	/** What fails here is done by the next start, as long as the new version lies at `path`. */
-	function deliverEdited(draft: Draft, path: string): Delivered | Refusal {
-		const sent = deliver(sender, draft);
-		if (!sent.ok) return sent;
-		const { name, envelope } = sent;
-		orLeave(() => {
-			if (draft.replaces !== undefined) followEdit(disk, boxes.sent, draft.replaces, { name, id: envelope.id });
-			disk.remove(path);
-		});
-		return sent;
-	}
-
-	/** Delivers the new versions whose old ones were taken back, and drops those whose were not. Returns the ids that it sent. */
-	function* finishEdits(): Generator<string | undefined, ReadonlySet<string>> {
-		const edited = new Set<string>();
-		for (const name of disk.list(boxes.tmp)) {
-			yield undefined;
-			const path = join(boxes.tmp, name);
-			if (!name.endsWith(editEnding) || disk.entry(path) !== "file") continue;
-			const old = name.slice(0, -editEnding.length);
-			const parsed = read(path);
-			if (!isTakenBack(old)) {
-				disk.remove(path);
-				yield `a mail was not changed, since the session ended meanwhile (${old}); change it again`;
-			} else if (!parsed.ok || parsed.envelope.from !== address) {
-				yield `the new text of a mail that was taken back cannot be read (${path}); send it again, and remove that file`;
-			} else if (wasTakenBack(parsed.envelope.id)) {
-				// Sent before, and only this file was left of the edit.
-				disk.remove(path);
-			} else {
-				const { id, to, kind, body, hops, x } = parsed.envelope;
-				const sent = deliverEdited({ id, to, kind, body, hops, ...x }, path);
-				edited.add(id);
-				if (!sent.ok)
-					yield `the new text of a mail that was taken back waits for the next start (${path}): ${sent.message}`;
-			}
-		}
-		return edited;
-	}
-
-	/** Whether the mail that was sent under an id of the sender's choice was taken back. */
-	function wasTakenBack(id: string): boolean {
-		const receipt = readReceipt(disk, boxes.sent, id);
-		return receipt !== undefined && isTakenBack(receipt.name);
-	}
-
 	/** A step that was noted beside a copy that is gone. */
 	function removeStrayMark(file: string): void {
 		const copy = copyOfMark(file);
 		if (copy === undefined) return;
 		const hasCopy = () => [copy, `${copy}.part`].some((name) => disk.entry(join(boxes.sent, name)) !== undefined);
-		orLeave(() => !hasCopy() && disk.remove(join(boxes.sent, file)));
+		quietly(() => !hasCopy() && disk.remove(join(boxes.sent, file)));
 	}
 
 	/** Gives an unfinished copy its name, and returns it; or removes the copy of what was not sent. `edited` was sent again by now. */
@@ -505,11 +350,11 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 	function* forgetAnswered(): Generator<undefined> {
 		for (const name of disk.walk(boxes.cur)) {
 			yield undefined;
-			const reply = readIfFile(join(boxes.cur, name));
+			const reply = mailAt(disk, join(boxes.cur, name));
 			for (const id of reply?.in_reply_to ?? []) {
 				const copy = state.awaiting().get(id);
 				// Anybody can name an id: only the session that was asked answers.
-				if (copy !== undefined && readIfFile(join(boxes.sent, copy))?.to === reply?.from) state.answered([id]);
+				if (copy !== undefined && mailAt(disk, join(boxes.sent, copy))?.to === reply?.from) state.answered([id]);
 			}
 		}
 	}
@@ -524,9 +369,9 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		},
 		deliver: (draft) => deliver(sender, draft),
 		sentBefore: (id) => sentBefore(sender, id),
-		retract: ({ envelope, name }) => takeBack(envelope, name),
-		isTakenBack,
-		edit,
+		retract: ({ envelope, name }) => takingBack.takeBack(envelope, name),
+		isTakenBack: takingBack.isTakenBack,
+		edit: takingBack.edit,
 		note: (mail, step) => noteProgress(disk, root, mail, step),
 		lookInto(other) {
 			const { folder, new: inbox, cur } = boxesOf(root, other);
@@ -542,7 +387,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 			const held = new Set(names.flatMap((name) => mailOfHold(name) ?? []));
 			const mails = names.filter((name) => name.endsWith(".json")).sort();
 			const onHold = mails.filter((name) => held.delete(name));
-			for (const gone of held) orLeave(() => disk.remove(join(boxes.new, holdOf(gone))));
+			for (const gone of held) quietly(() => disk.remove(join(boxes.new, holdOf(gone))));
 			const kept = new Set(onHold);
 			return { waiting: mails.filter((name) => !kept.has(name)), onHold };
 		},
@@ -551,14 +396,14 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 			if (disk.entry(path) === undefined) disk.create(path, "");
 			// After that: a claim that came before would have left a hold of nothing.
 			if (stillWaits(name)) return true;
-			orLeave(() => disk.remove(path));
+			quietly(() => disk.remove(path));
 			return false;
 		},
 		release(name) {
 			disk.remove(join(boxes.new, holdOf(name)));
 			return stillWaits(name);
 		},
-		peek: (name) => readIfFile(join(boxes.new, name)),
+		peek: (name) => mailAt(disk, join(boxes.new, name)),
 		claim,
 		close: (name) => disk.remove(markOf(name)),
 		*leftOpen() {
@@ -569,7 +414,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 				const mail = name.slice(0, -".open".length);
 				const path = join(boxes.cur, mail);
 				try {
-					if (disk.entry(path) === "file") yield claimed(mail, read(path));
+					if (disk.entry(path) === "file") yield claimed(mail, readMail(disk, path));
 					// A claim that ended before its rename: the mail still waits in new/, or was taken back.
 					else disk.remove(markOf(mail));
 				} catch (error) {
@@ -618,18 +463,6 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 	};
 }
 
-type Read = Extract<ParsedEnvelope, { ok: true }> | { ok: false; reason: string; owing?: Owing | undefined };
-
-/** Ending of the new version of a mail, until it is sent. */
-const editEnding = ".edit";
-
-/** Runs something whose failure leaves rubbish, and no more. */
-function orLeave(action: () => unknown): void {
-	try {
-		action();
-	} catch {}
-}
-
 /** How long what somebody may still be writing is kept, by both file times (design D15, maildir(5)). */
 const leftoverMs = 36 * 60 * 60 * 1000;
 /** A rewrite in progress, or one that a crash cut short (write-file-atomic). */
@@ -637,6 +470,3 @@ const rewritePattern = /\.(?:open|reason|receipt|json)\.\d+$/;
 
 /** Longest name of a mail: with the endings of its mark and its reason it still has to fit. */
 export const maxNameBytes = 220;
-
-/** Errors that say something of the file. All others say something of the machine: worth another try later. */
-const errorsOfTheFile = new Set(["EACCES", "EPERM", "ENOENT"]);
