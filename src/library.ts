@@ -2,25 +2,15 @@
  * What `pi-session-mail/mail` exports, for programs that take part in mail on their own. The one file that exports what
  * others define: it is the package's entry, and nothing in the package imports it.
  */
-import { machineFor, runningOn } from "./cli/machine.ts";
-import { type Member, type MemberRefusal, openMember } from "./cli/member.ts";
-import { surroundingSession, type WhoRefusal, whoIsIt } from "./cli/who.ts";
+
 import { boxesOf } from "./mail/boxes.ts";
 import { type Resolved, resolve } from "./mail/resolve.ts";
 import type { RunningSession } from "./mail/running.ts";
 import type { MailSettings } from "./mail/settings.ts";
+import { machineFor, runningOn } from "./member/machine.ts";
+import { type Member, type MemberRefusal, openMember } from "./member/member.ts";
+import { surroundingSession, type WhoRefusal, whoIsIt } from "./member/who.ts";
 
-export type {
-	Done,
-	Member,
-	MemberRefusal,
-	ProgramAsk,
-	ProgramMail,
-	ReadMail,
-	SentMail,
-	WaitingMail,
-} from "./cli/member.ts";
-export type { WhoRefusal } from "./cli/who.ts";
 export {
 	type Control,
 	type Envelope,
@@ -38,6 +28,17 @@ export { mailRoot } from "./mail/root.ts";
 export type { RunningSession } from "./mail/running.ts";
 export type { MailSettings } from "./mail/settings.ts";
 export type { WakeOn } from "./mail/wake-on.ts";
+export type {
+	Done,
+	Member,
+	MemberRefusal,
+	ProgramAsk,
+	ProgramMail,
+	ReadMail,
+	SentMail,
+	WaitingMail,
+} from "./member/member.ts";
+export type { WhoRefusal } from "./member/who.ts";
 export type { AskOutcome, AskProgress, AskRefusal } from "./session/asks.ts";
 export type { SendRefusal, Sent } from "./session/outbox.ts";
 

@@ -1,4 +1,5 @@
 import { field, manyLines } from "../mail/text.ts";
+import type { ProgramMember } from "../member/member.ts";
 import type { AskOutcome } from "../session/asks.ts";
 import { senderName } from "../session/label.ts";
 import { describeProgress } from "../session/tool-words.ts";
@@ -6,7 +7,6 @@ import { bodyOf } from "./body.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { asMember, refused } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
-import type { ProgramMember } from "./member.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 

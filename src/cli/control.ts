@@ -5,9 +5,10 @@ import { type Control, controlOps } from "../mail/envelope.ts";
 import { displayName, resolve } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
-import { asMember, refused, runningOn, thisMachine } from "./machine.ts";
+import { runningOn } from "../member/machine.ts";
+import type { Machine } from "../member/member.ts";
+import { asMember, refused, thisMachine } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
-import type { Machine } from "./member.ts";
 import type { Printed } from "./schemas.ts";
 
 /** `calls`: the calls of running sessions that go on by themselves. */

@@ -1,11 +1,12 @@
 import { displayName } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
+import { runningOn } from "../member/machine.ts";
+import { surroundingSession } from "../member/who.ts";
 import { approvalMarks } from "../session/tool-words.ts";
-import { runningOn, thisMachine } from "./machine.ts";
+import { thisMachine } from "./machine.ts";
 import type { Call } from "./main.ts";
 import type { Printed } from "./schemas.ts";
-import { surroundingSession } from "./who.ts";
 
 /** `list`: who runs. */
 export async function list(call: Call): Promise<number> {

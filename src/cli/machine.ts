@@ -1,35 +1,12 @@
 import { readFileSync } from "node:fs";
-import { nodeDisk } from "../mail/disk.ts";
-import { systemProcesses } from "../mail/process.ts";
-import { mailRoot } from "../mail/root.ts";
-import { openRunning, type Running } from "../mail/running.ts";
-import { openSettings, settingsPath } from "../mail/settings.ts";
+import { machineFor, runningOn } from "../member/machine.ts";
+import { type Machine, openMember, type ProgramMember } from "../member/member.ts";
+import { surroundingSession, type Who, whoIsIt } from "../member/who.ts";
 import type { Call } from "./main.ts";
-import { type Machine, openMember, type ProgramMember } from "./member.ts";
-import { surroundingSession, type Who, whoIsIt } from "./who.ts";
 
 /** The machine that this program runs on. What goes wrong is said on standard error. */
 export function thisMachine({ env, out }: Call): Machine {
 	return machineFor(env, (text) => out.note(`warning: ${text}`));
-}
-
-/** The machine that this process runs on. `say` hears of what cannot be used or cleaned, each thing once, one line each. */
-export function machineFor(env: NodeJS.ProcessEnv, say: (text: string) => void): Machine {
-	const said = new Set<string>();
-	const warn = (text: string) => {
-		if (said.has(text)) return;
-		said.add(text);
-		say(text);
-	};
-	const disk = nodeDisk();
-	const now = Date.now;
-	const settings = openSettings({ disk, file: settingsPath(env), now, warn });
-	return { disk, processes: systemProcesses(), now, root: mailRoot(env), settings: settings.read, warn };
-}
-
-/** The sessions and programs that run, for a command that is no member. */
-export function runningOn({ disk, processes, now, root, warn }: Machine): Running {
-	return openRunning({ disk, root, processes, now, warn: (path, why) => warn(`${path}: ${why}`) });
 }
 
 /** As whom a command acts now. */

@@ -2,6 +2,7 @@ import { McpServer, ProtocolError, ProtocolErrorCode, type ServerContext } from 
 import * as z from "zod/mini";
 import { errorReason } from "../mail/disk.ts";
 import { counted } from "../mail/text.ts";
+import type { ProgramMember, ReadMail } from "../member/member.ts";
 import type { AskOutcome } from "../session/asks.ts";
 import { labelled } from "../session/label.ts";
 import {
@@ -14,7 +15,6 @@ import {
 import type { Chain } from "./chain.ts";
 import { summaryOf } from "./list.ts";
 import { mailLine, mailOf } from "./mail-line.ts";
-import type { ProgramMember, ReadMail } from "./member.ts";
 import { type Printed, schemas } from "./schemas.ts";
 import type { Unseated } from "./seat.ts";
 import { untilMail } from "./until-mail.ts";

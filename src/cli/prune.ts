@@ -1,6 +1,7 @@
 import { prune as pruneFolders } from "../mail/prune.ts";
 import { oneLine } from "../mail/text.ts";
-import { runningOn, thisMachine } from "./machine.ts";
+import { runningOn } from "../member/machine.ts";
+import { thisMachine } from "./machine.ts";
 import type { Call } from "./main.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";

@@ -3,14 +3,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { errorMessage } from "../mail/disk.ts";
 import { field } from "../mail/text.ts";
 import { typedArguments } from "../mail/tool-policy.ts";
+import { runningOn } from "../member/machine.ts";
+import { surroundingSession } from "../member/who.ts";
 import { pendingIn, storeOf } from "../policy/all-tickets.ts";
 import { compile, explain } from "../policy/permissions.ts";
 import { type Decision, isTicketId, type Ticket } from "../policy/tickets.ts";
 import { untilInterrupted } from "./interrupt.ts";
-import { refused, runningOn, thisMachine } from "./machine.ts";
+import { refused, thisMachine } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
 import type { Printed } from "./schemas.ts";
-import { surroundingSession } from "./who.ts";
 
 /** `tickets`: the calls that wait for a decision. */
 export async function tickets(call: Call): Promise<number> {

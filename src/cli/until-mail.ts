@@ -1,4 +1,4 @@
-import type { Member } from "./member.ts";
+import type { Member } from "../member/member.ts";
 
 /**
  * Waits until a mail waits for a member or its inbox cannot be read (`mail`), the time is up (`late`), or `over` says that

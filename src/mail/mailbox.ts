@@ -15,7 +15,7 @@ import {
 } from "./envelope.ts";
 import { holdOf, mailOfHold } from "./hold.ts";
 import { copyOfMark, noteProgress, type Progress } from "./progress.ts";
-import { mailAt, type ReadMail, readMail } from "./read-mail.ts";
+import { type MailFile, mailAt, readMail } from "./read-mail.ts";
 import { checkRoot } from "./root.ts";
 import { type MailboxState, openState } from "./state.ts";
 import { createTakingBack, type EditRefusal, editEnding } from "./take-back.ts";
@@ -206,7 +206,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		}
 	}
 
-	function claimed(name: string, parsed: ReadMail): Claim {
+	function claimed(name: string, parsed: MailFile): Claim {
 		const path = join(boxes.cur, name);
 		if (parsed.ok && parsed.envelope.to === address) {
 			return { result: "claimed", mail: { name, path, envelope: parsed.envelope, tries: triesOf(name) } };

@@ -9,10 +9,10 @@ import {
 } from "./envelope.ts";
 
 /** What a file turned out to be; of what is no mail, whether it can still be answered. */
-export type ReadMail = Extract<ParsedEnvelope, { ok: true }> | { ok: false; reason: string; owing?: Owing | undefined };
+export type MailFile = Extract<ParsedEnvelope, { ok: true }> | { ok: false; reason: string; owing?: Owing | undefined };
 
 /** Reads a file that should be a mail. Throws the errors that say something of the machine: worth another try later. */
-export function readMail(disk: Disk, path: string): ReadMail {
+export function readMail(disk: Disk, path: string): MailFile {
 	try {
 		const text = disk.read(path, maxEnvelopeBytes);
 		const parsed = parseEnvelope(text);
