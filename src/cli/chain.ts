@@ -1,3 +1,4 @@
+import { hourMs } from "../mail/time.ts";
 import { createHops } from "../session/hops.ts";
 
 /** The loop guard of a program whose turns nobody sees, such as an MCP client's model. */
@@ -24,5 +25,3 @@ export function createChain(now: () => number): Chain {
 		},
 	};
 }
-
-const hourMs = 3_600_000;

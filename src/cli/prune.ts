@@ -1,12 +1,12 @@
 import { prune as pruneFolders } from "../mail/prune.ts";
 import { oneLine } from "../mail/text.ts";
+import { dayMs } from "../mail/time.ts";
 import { runningOn } from "../member/machine.ts";
 import { thisMachine } from "./machine.ts";
 import type { Call } from "./main.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 
-const dayMs = 24 * 60 * 60 * 1000;
 const progressMs = 100;
 
 /** `prune`: removes the folders of closed sessions. */

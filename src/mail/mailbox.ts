@@ -19,6 +19,7 @@ import { type MailFile, mailAt, readMail } from "./read-mail.ts";
 import { checkRoot } from "./root.ts";
 import { type MailboxState, openState } from "./state.ts";
 import { createTakingBack, type EditRefusal, editEnding } from "./take-back.ts";
+import { hourMs } from "./time.ts";
 
 /** A mail that was moved from `new/` to `cur/` and is marked open: nothing shows yet that a conversation holds it. */
 export interface OpenMail {
@@ -464,7 +465,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 }
 
 /** How long what somebody may still be writing is kept, by both file times (design D15, maildir(5)). */
-const leftoverMs = 36 * 60 * 60 * 1000;
+const leftoverMs = 36 * hourMs;
 /** A rewrite in progress, or one that a crash cut short (write-file-atomic). */
 const rewritePattern = /\.(?:open|reason|receipt|json)\.\d+$/;
 

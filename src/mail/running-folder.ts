@@ -4,6 +4,7 @@ import { canonicalAddress, isAddress } from "./address.ts";
 import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
 import { checkRoot, runningFolder } from "./root.ts";
 import { maxRecordBytes, parseRecord, type RunningRecord } from "./running-record.ts";
+import { hourMs } from "./time.ts";
 
 /** What lies under a record's name. */
 type Seen =
@@ -169,7 +170,7 @@ export function recordPath(root: string, address: string): string {
 export const randomName = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 16);
 
 /** How long records that were not linked yet are kept (design D15). */
-const temporaryKeptMs = 36 * 60 * 60 * 1000;
+const temporaryKeptMs = 36 * hourMs;
 /** How long a record that was moved aside is left to the process that moved it. */
 const asideKeptMs = 5 * 60 * 1000;
 

@@ -1,6 +1,7 @@
 import type { Finding } from "../mail/finding.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
+import { shortSpan } from "../mail/time.ts";
 import { type CallView, lastLine, type PendingTicket } from "../session/calls.ts";
 import { type Glance, type MailStatus, subjectOf } from "../session/overview.ts";
 import { wrap } from "./columns.ts";
@@ -110,7 +111,7 @@ export function sessionRow(session: SessionRow, width: number): Row {
 
 /** The age of a call, or how long it took. */
 export function callAge({ started, finished }: CallView, now: number): string {
-	return `${Math.max(0, Math.round(((finished ?? now) - started) / 1000))} s`;
+	return shortSpan((finished ?? now) - started);
 }
 
 /** A call in a list: its age, and what it said last. */
@@ -130,7 +131,7 @@ export function callRow(call: CallView, now: number, width: number): Row {
 export function ticketRow({ call, since }: PendingTicket, who: string, now: number, width: number): Row {
 	return {
 		cells: [
-			{ text: `${Math.max(0, Math.round((now - since) / 1000))} s `, columns: 8, colour: "dim" },
+			{ text: `${shortSpan(now - since)} `, columns: 8, colour: "dim" },
 			{ text: `${field(who)} `, columns: whoColumns(width) },
 			{ text: field(call, 400), colour: "warning" },
 		],
