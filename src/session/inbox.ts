@@ -15,7 +15,7 @@ export interface Inbox {
 	claim(atMost: number): Claimed;
 	/**
 	 * Claims only what the session waits for itself, since others may depend on it, and interrupts unless they are to wait; the
-	 * rest stays in `new/`. Looks at a bounded number of new files.
+	 * rest stays in `new/`. Looks at a bounded number of new files, and claims a bounded number of them.
 	 */
 	claimExpected(takesInterrupts: boolean): Claimed;
 	/** Looks at what waits, and claims nothing. */
@@ -51,8 +51,9 @@ function urgencyOf(envelope: Envelope | undefined): Urgency {
 
 /** How long the names of a backlog are good for. */
 const scanMs = 1000;
-/** Files that one look at a busy session's inbox reads. */
+/** Files that one look at a busy session's inbox reads, and mails that it claims. */
 const maxPeeks = 100;
+const maxClaims = 20;
 
 /** `shellWaits`: the asks whose answers are left to programs in the session's shell. */
 export function createInbox(
@@ -86,6 +87,7 @@ export function createInbox(
 			waiting = new Set(names.filter((name) => !left.has(name)));
 			onHold = new Set(held);
 			isReadable = true;
+			watch?.rest(waiting.size > maxUnread);
 		} catch (error) {
 			isReadable = false;
 			warn(`the inbox ${mailbox.newFolder} cannot be read: ${errorMessage(error)}`);
@@ -123,6 +125,7 @@ export function createInbox(
 	return {
 		watch(onMail, onSweep) {
 			watch = createWatch(mailbox.newFolder, onMail, warn, onSweep);
+			watch.rest(waiting.size > maxUnread);
 		},
 		rewatch: () => watch?.renew(),
 		claim(atMost) {
@@ -144,6 +147,7 @@ export function createInbox(
 			const seen = new Map<string, Urgency>();
 			let peeks = 0;
 			let hasLearned = false;
+			let isCut = false;
 			const names = look();
 			const waits = names.length > 0 ? shellWaits() : [];
 			for (const name of names) {
@@ -161,11 +165,15 @@ export function createInbox(
 				const urgency = known.get(name) ?? "none";
 				seen.set(name, urgency);
 				if (urgency !== "expected" && !(takesInterrupts && urgency === "interrupt")) continue;
+				if (mails.length === maxClaims) {
+					isCut = true;
+					continue;
+				}
 				const mail = claimOne(name, waits);
 				if (mail !== undefined) mails.push(mail);
 			}
 			known = seen;
-			return { mails, hasMore: peeks === maxPeeks && hasLearned };
+			return { mails, hasMore: isCut || (peeks === maxPeeks && hasLearned) };
 		},
 		look: scan,
 		hold(name) {

@@ -5,6 +5,11 @@ import { errorMessage } from "../mail/disk.ts";
 export interface Watch {
 	/** Watches anew, after the folder was made again: the watch was of the one that was there before. */
 	renew(): void;
+	/**
+	 * While the folder holds a backlog it is not watched: its files are looked at one after the other anyway, and for each that
+	 * goes the watcher would do more work than whoever takes it.
+	 */
+	rest(hasBacklog: boolean): void;
 	/** Something new was found: more may come soon. */
 	found(): void;
 	/** Why the folder is looked into again and again instead of watched; undefined while the watch works. */
@@ -35,6 +40,7 @@ export function createWatch(
 	let retryAt = 0;
 	let activeUntil = 0;
 	let isComing = false;
+	let isResting = false;
 	let timer: NodeJS.Timeout;
 
 	function close(): void {
@@ -44,6 +50,7 @@ export function createWatch(
 
 	function renew(): void {
 		close();
+		if (isResting) return;
 		const opened = watch(folder, { ignoreInitial: true, persistent: false });
 		watcher = opened;
 		const isCurrent = () => watcher === opened;
@@ -90,6 +97,11 @@ export function createWatch(
 	schedule();
 	return {
 		renew,
+		rest(hasBacklog) {
+			if (hasBacklog === isResting) return;
+			isResting = hasBacklog;
+			if (lostBecause === undefined) renew();
+		},
 		found() {
 			activeUntil = performance.now() + activeMs;
 		},

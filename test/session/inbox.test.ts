@@ -229,6 +229,18 @@ describe("while the session is busy, design 4.2", () => {
 		expect(reads).toBe(0);
 	});
 
+	test("L6 of many replies 20 are claimed at a time, in order", () => {
+		const replies = Array.from({ length: 45 }, () => send("reply"));
+		const taken = Array.from({ length: 4 }, () => inbox.claimExpected(false));
+		expect(taken.map(({ mails, hasMore }) => [mails.length, hasMore])).toEqual([
+			[20, true],
+			[20, true],
+			[5, false],
+			[0, false],
+		]);
+		expect(taken.flatMap(({ mails }) => ids(mails))).toEqual(replies);
+	});
+
 	test("L5 L6 behind a backlog the inbox is listed once a second, and a reply is found all the same", () => {
 		vi.useFakeTimers();
 		for (let n = 100; n < 400; n++) root.lay(bob, "new", `${n}.json`, envelopeText({ kind: "message" }));

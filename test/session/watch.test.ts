@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createInbox } from "../../src/session/inbox.ts";
 import { createWatch, type Watch } from "../../src/session/watch.ts";
-import { bob, testRoot } from "../support/disk.ts";
+import { bob, envelopeText, testRoot } from "../support/disk.ts";
 
 /** The watchers that were opened, in order; what the system tells them is told by hand. */
 const opened = vi.hoisted(
@@ -144,4 +144,38 @@ test("L5 renewed, it listens to the new folder and not to the old", () => {
 	expect(looksIn(1)).toBe(0);
 	opened[1]?.emit("add", "a");
 	expect(looksIn(1)).toBe(1);
+});
+
+test("L6 a backlog is not watched, which is no loss of the watch, and is again when it is gone", () => {
+	opened[0]?.emit("ready");
+	watch.rest(true);
+	watch.rest(true);
+	expect(opened[0]?.isClosed).toBe(true);
+	watch.renew();
+	expect(looksIn(70_000)).toBe(70);
+	expect([opened.length, watch.lostBecause, said]).toEqual([1, undefined, []]);
+	watch.rest(false);
+	opened[1]?.emit("ready");
+	opened[1]?.emit("add", "a");
+	expect(looksIn(1)).toBe(1);
+});
+
+test("L5 L6 the inbox itself says when there is a backlog", () => {
+	const root = testRoot();
+	const inbox = createInbox(
+		root.open(bob),
+		() => {},
+		(text) => said.push(text),
+	);
+	for (let n = 100; n < 357; n++) root.lay(bob, "new", `${n}.json`, envelopeText({ kind: "message" }));
+	inbox.look();
+	inbox.watch(() => looks++);
+	expect(opened.at(-1)?.isClosed).toBe(true);
+	inbox.claim(1);
+	inbox.look();
+	expect(opened.at(-1)?.isClosed).toBe(false);
+	root.lay(bob, "new", "400.json", envelopeText({ kind: "message" }));
+	inbox.look();
+	expect(opened.at(-1)?.isClosed).toBe(true);
+	inbox.close();
 });
