@@ -1,6 +1,6 @@
 // What Pi loads. Plain JavaScript, because a transpiled entry costs every start of Pi a quarter of a second; it must
 // never throw, because an extension that does not load ends Pi.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 
@@ -25,14 +25,14 @@ export default async function sessionMail(pi) {
 	}
 }
 
-/** Whether the settings ask for what needs Pi's own module. */
+/** Whether the settings ask for what needs Pi's own module, or may: when they cannot be read now, every call is asked about. */
 function usesCalls() {
 	const agentDir = process.env.PI_CODING_AGENT_DIR?.replace(/^~(?=$|\/)/, () => homedir());
+	const settings = join(agentDir || join(homedir(), ".pi", "agent"), "session-mail.json");
 	try {
-		const settings = join(agentDir || join(homedir(), ".pi", "agent"), "session-mail.json");
-		return readFileSync(settings, "utf8").includes('"toolPolicy"');
-	} catch {
-		return false;
+		return statSync(settings).isFile() && readFileSync(settings).includes("toolPolicy");
+	} catch (error) {
+		return error.code !== "ENOENT";
 	}
 }
 

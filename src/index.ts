@@ -5,7 +5,7 @@ import type {
 	SessionShutdownEvent,
 	SessionStartEvent,
 } from "@earendil-works/pi-coding-agent";
-import type { CallsModule } from "./calls/index.ts";
+import type { CallsModule, SettingsReader } from "./calls/index.ts";
 import { registerMailboxCommand } from "./commands/mailbox.ts";
 import { createScreenControl } from "./commands/screen.ts";
 import { announceMail, provideHooks } from "./hooks.ts";
@@ -29,7 +29,7 @@ import { renderMail } from "./view/mail.ts";
 export default function sessionMail(
 	pi: ExtensionAPI,
 	machine: Machine = thisMachine(),
-	createCalls?: (settings: () => Settings, settingsFile: () => string) => CallsModule,
+	createCalls?: (settings: SettingsReader, settingsFile: () => string) => CallsModule,
 ): void {
 	const otherCopies = new Set<string>();
 	const owner: Owner = { isGone: () => isStale(pi), met: (path) => otherCopies.add(path) };
@@ -63,11 +63,7 @@ export default function sessionMail(
 		if (!isRegistered) {
 			registerMailboxCommand(pi, { current, reasonOff, screen, diagnose });
 			if (ctx.mode === "tui") registerShortcut();
-			const { toolPolicy } = settings();
-			if (toolPolicy !== undefined) {
-				calls = createCalls?.(settings, machine.settingsFile);
-				if (calls === undefined) tell(ctx, "toolPolicy was set while Pi ran: restart Pi to use it");
-			}
+			if (settings().toolPolicy !== undefined) calls = createCalls?.(settings, machine.settingsFile);
 			registerTools(pi, ctx, tools());
 			calls?.wrap(ctx);
 			provideHooks(pi, current);
@@ -83,10 +79,10 @@ export default function sessionMail(
 		}
 	}
 
-	/** What is wrong with them, the session says when it reads them. */
-	function settings(): Settings {
+	/** At the start, the session says what is wrong with them. */
+	function settings(warn: (text: string) => void = () => {}): Settings {
 		const { disk, settingsFile, now } = machine;
-		return openSettings({ disk, file: settingsFile(), now, warn: () => {} }).read();
+		return openSettings({ disk, file: settingsFile(), now, warn }).read();
 	}
 
 	function registerShortcut(): void {

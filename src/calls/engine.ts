@@ -14,12 +14,28 @@ export interface NewCall {
 	args: unknown;
 	/** How long its model waits for it, in milliseconds; undefined for as long as it takes, or an interrupt comes. */
 	attachMs: number | undefined;
-	/** What is waited for before it takes one of the places of calls that run at once; it throws when no call is to be made. */
-	first?: ((signal: AbortSignal, detach: (why: string) => void) => Promise<void>) | undefined;
+	/** Whether its work begins with a wait {@link Turn.aside}: it takes its place after that. */
+	beginsAside?: boolean;
 }
 
-/** The work of a call. It ends early when the signal aborts, and may give the model its turn back by itself. */
-export type Work = (signal: AbortSignal, onUpdate: Update, detach: (why: string) => void) => Promise<ToolResult>;
+/** The work of a call. It ends early when the signal aborts. */
+export type Work = (signal: AbortSignal, onUpdate: Update, turn: Turn) => Promise<ToolResult>;
+
+/** The model's turn, and the place among the calls that run at once, of a call that works. */
+export interface Turn {
+	/** Gives the model its turn back, for a reason, where that is possible now. */
+	giveBack(why: string): void;
+	/** Aborts when the model has it back. */
+	readonly isBack: AbortSignal;
+	/** Waits for somebody, and leaves the place to another call meanwhile. A call that was stopped gets none again. */
+	aside<T>(wait: () => Promise<T>): Promise<T>;
+}
+
+/** A call that makes others, which have no turn and no place of their own. */
+export interface Outer {
+	readonly signal: AbortSignal;
+	readonly turn: Turn;
+}
 
 /** Why a wait ended. */
 export type Woken = { by: "call"; id: string } | { by: "mail" | "timeout" | "interrupt" | "stop" };
@@ -55,10 +71,16 @@ interface LiveCall extends OpenCall {
 	state: "pending" | "running";
 	progress: string[];
 	controller: AbortController;
+	/** Aborts when it is detached. */
+	back: AbortController;
 	isDetached: boolean;
 	isCancelled: boolean;
 	/** Whether it has one of the places of calls that run at once. */
 	hasPlace: boolean;
+	/** How many waits leave its place to others. */
+	waits: number;
+	/** It waits for a place again. */
+	placing: Promise<void> | undefined;
 	/** How it has ended; what follows only tells so. */
 	outcome: Outcome | undefined;
 	/** Gives the model its turn back, for a reason; while it is attached. */
@@ -119,7 +141,9 @@ export function createEngine(parts: CallsParts): Engine {
 
 	/** Waits for one of the places of calls that run at once, or until the call is aborted. */
 	function place(call: LiveCall): Promise<void> {
+		const { signal } = call.controller;
 		return new Promise((resolve) => {
+			if (signal.aborted) return resolve();
 			const begin = () => {
 				running++;
 				call.hasPlace = true;
@@ -128,7 +152,7 @@ export function createEngine(parts: CallsParts): Engine {
 				resolve();
 			};
 			queue.push(begin);
-			call.controller.signal.addEventListener("abort", () => {
+			signal.addEventListener("abort", () => {
 				if (queue.includes(begin)) queue.splice(queue.indexOf(begin), 1);
 				resolve();
 			});
@@ -147,17 +171,34 @@ export function createEngine(parts: CallsParts): Engine {
 	/** Also of a call that was given up: one that does not listen must not keep all others waiting. */
 	function leavePlace(call: LiveCall): void {
 		if (!call.hasPlace) return;
+		call.hasPlace = false;
 		running--;
 		fillPlaces();
 	}
 
-	async function work(call: LiveCall, first: NewCall["first"], action: Work, update: Update): Promise<ToolResult> {
-		call.controller.signal.throwIfAborted();
-		await first?.(call.controller.signal, call.detach);
-		call.controller.signal.throwIfAborted();
-		await place(call);
-		call.controller.signal.throwIfAborted();
-		return await action(call.controller.signal, update, call.detach);
+	async function work(call: LiveCall, beginsAside: boolean, action: Work, update: Update): Promise<ToolResult> {
+		const { signal } = call.controller;
+		if (!beginsAside) {
+			await place(call);
+			signal.throwIfAborted();
+		}
+		return await action(signal, update, { giveBack: call.detach, isBack: call.back.signal, aside });
+
+		async function aside<T>(wait: () => Promise<T>): Promise<T> {
+			call.waits++;
+			call.state = "pending";
+			leavePlace(call);
+			changed();
+			try {
+				return await wait();
+			} finally {
+				call.waits--;
+				// Another one may have ended before there was a place.
+				if (call.waits === 0 && !call.hasPlace) call.placing ??= place(call);
+				await call.placing;
+				call.placing = undefined;
+			}
+		}
 	}
 
 	function note(call: LiveCall, { content }: ToolResult): void {
@@ -203,7 +244,7 @@ export function createEngine(parts: CallsParts): Engine {
 	}
 
 	async function run(
-		{ tool, args, attachMs, first }: NewCall,
+		{ tool, args, attachMs, beginsAside = false }: NewCall,
 		action: Work,
 		signal: AbortSignal | undefined,
 		onUpdate: Update | undefined,
@@ -225,9 +266,12 @@ export function createEngine(parts: CallsParts): Engine {
 			state: "pending",
 			progress: [],
 			controller: new AbortController(),
+			back: new AbortController(),
 			isDetached: false,
 			isCancelled: false,
 			hasPlace: false,
+			waits: 0,
+			placing: undefined,
 			outcome: undefined,
 			detach(why) {
 				// One that was stopped ends soon, and its end must start no turn.
@@ -237,6 +281,7 @@ export function createEngine(parts: CallsParts): Engine {
 				if (!parts.open(call)) return;
 				call.isDetached = true;
 				countChanged();
+				call.back.abort();
 				detach(why);
 			},
 			give(outcome) {
@@ -260,7 +305,7 @@ export function createEngine(parts: CallsParts): Engine {
 			note(call, partial);
 			if (!call.isDetached) onUpdate?.(partial);
 		};
-		work(call, first, action, update).then(
+		work(call, beginsAside, action, update).then(
 			(value) => call.give({ value }),
 			(error) => call.give({ error }),
 		);

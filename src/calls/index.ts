@@ -1,15 +1,16 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorMessage, nodeDisk } from "../mail/disk.ts";
 import { openSettings, type Settings } from "../mail/settings.ts";
-import type { ToolPolicy } from "../mail/tool-policy.ts";
+import { noToolPolicy } from "../mail/tool-policy.ts";
 import { addPermission } from "../policy/add-permission.ts";
 import { pendingIn } from "../policy/all-tickets.ts";
 import { decideAtScreen } from "../policy/decide-as.ts";
-import { shownCall } from "../policy/dialog.ts";
 import { createGate, type Gate, projectSettingsPath } from "../policy/gate.ts";
-import type { Calls, PolicyParts } from "../session/calls.ts";
+import { shownCall, shownTool } from "../policy/ticket-words.ts";
+import { labelOf } from "../policy/wrappers.ts";
+import type { Calls, CallView, PolicyParts } from "../session/calls.ts";
 import type { Tool } from "../tools/tool.ts";
-import { createEngine, type Engine } from "./engine.ts";
+import { createEngine, type Engine, type Outer } from "./engine.ts";
 import { callTools } from "./tools.ts";
 import { type Host, wrapBuiltIns } from "./wrap.ts";
 
@@ -23,6 +24,9 @@ export interface CallsModule {
 	open(session: PolicyParts): Calls;
 }
 
+/** Reads the settings as they are now; `warn` hears what is wrong with them. */
+export type SettingsReader = (warn: (text: string) => void) => Settings;
+
 interface Current {
 	engine: Engine;
 	gate: Gate;
@@ -33,11 +37,10 @@ interface Current {
 export function createCalls(
 	pi: ExtensionAPI,
 	host: Host,
-	settings: () => Settings,
+	settings: SettingsReader,
 	settingsFile: () => string,
 ): CallsModule {
-	const nothing: ToolPolicy = { rules: [], maxCalls: 4 };
-	const policy = () => settings().toolPolicy ?? nothing;
+	const policy = () => settings((text) => current?.session.warn(text)).toolPolicy ?? noToolPolicy;
 	let current: Current | undefined;
 	let context: ExtensionContext | undefined;
 	let problems: string[] = [];
@@ -45,10 +48,9 @@ export function createCalls(
 	let wrapped: ReadonlyMap<string, string | undefined> = new Map();
 	/** What the policy has taken from the model's list. */
 	let takenAway: string[] = [];
-	const inner = new Map<string, AbortSignal>();
+	const outers = new Map<string, Outer>();
 	/** A nested call's id is that of its parent, a slash and a number. */
-	const signalOf = (id: string) => [...inner].find(([parent]) => id.startsWith(`${parent}/`))?.[1];
-	const isInner = (id: string) => signalOf(id) !== undefined;
+	const outerOf = (id: string) => [...outers].find(([parent]) => id.startsWith(`${parent}/`))?.[1];
 	const pathOf = (tool: string) => pi.getAllTools().find(({ name }) => name === tool)?.sourceInfo.path;
 	/** Later another extension, which Pi loads first, may have put its own tool before ours. */
 	const isWrapped = (tool: string) => wrapped.has(tool) && pathOf(tool) === wrapped.get(tool);
@@ -75,11 +77,16 @@ export function createCalls(
 		if (back.length > 0 || kept.length < active.length) pi.setActiveTools([...kept, ...back]);
 	}
 
+	/** A call as people see it. */
+	function labelled(call: CallView): CallView {
+		return { ...call, tool: shownTool(call.tool, labelOf(policy().wrappers ?? [], call.tool)) };
+	}
+
 	return {
-		tools: callTools({ policy, current: () => current, inner }),
+		tools: callTools({ policy, current: () => current, outers }),
 		wrap(ctx) {
 			context = ctx;
-			const result = wrapBuiltIns({ pi, ctx, host, policy, current: () => current, isInner });
+			const result = wrapBuiltIns({ pi, ctx, host, policy, current: () => current, outerOf });
 			problems = result.problems;
 			wrapped = new Map([...result.wrapped].map((tool) => [tool, pathOf(tool)]));
 			takeAway(ctx);
@@ -89,14 +96,14 @@ export function createCalls(
 			const gate = createGate({
 				session,
 				policy,
-				projectPermissions(ctx) {
+				projectPolicy(ctx) {
 					if (!ctx.isProjectTrusted()) return undefined;
 					const file = projectSettingsPath(ctx.cwd);
 					const read = openSettings({ disk: nodeDisk(), file, now: session.now, warn: session.warn }).read();
-					return read.toolPolicy?.permissions;
+					return read.toolPolicy?.permissions && read.toolPolicy;
 				},
 				isWrapped,
-				signalOf,
+				outerOf,
 				callTool() {
 					throw new Error("tools do not work as hooks yet");
 				},
@@ -106,6 +113,7 @@ export function createCalls(
 			});
 			current = { engine, gate, session };
 			return {
+				takeInLeft: gate.takeInLeft,
 				interrupt() {
 					engine.interrupt();
 					gate.interrupt();
@@ -113,8 +121,8 @@ export function createCalls(
 				cancel: engine.cancel,
 				cancelAttached: engine.cancelAttached,
 				mailCame: engine.mailCame,
-				views: engine.views,
-				recent: engine.recent,
+				views: () => engine.views().map(labelled),
+				recent: () => engine.recent().map(labelled),
 				watch: engine.watch,
 				ended: session.ended,
 				pathOf: session.pathOf,

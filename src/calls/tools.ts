@@ -3,11 +3,12 @@ import type { EndedCall } from "../mail/call-store.ts";
 import { field } from "../mail/text.ts";
 import type { ToolPolicy } from "../mail/tool-policy.ts";
 import { decideAs } from "../policy/decide-as.ts";
+import type { Gate } from "../policy/gate.ts";
 import type { CallsParts, CallView, PolicyParts } from "../session/calls.ts";
 import { shownBody } from "../session/label.ts";
 import type { SeenResults } from "../session/ledger.ts";
 import { isSet, mailboxIsOff, refusal, renderCallLine, result, type Tool, textOf } from "../tools/tool.ts";
-import type { Engine, ToolResult, Woken } from "./engine.ts";
+import type { Engine, Outer, ToolResult, Woken } from "./engine.ts";
 import { attachMsOf } from "./wrap.ts";
 
 /** The names of the tools for calls. */
@@ -29,16 +30,16 @@ const maxAttachSeconds = 86_400;
 export interface CallToolsParts {
 	policy: () => ToolPolicy;
 	/** Undefined when the session has no mailbox, or has ended. */
-	current: () => { engine: Engine; session: PolicyParts } | undefined;
-	/** The ids of the tool calls that are run as calls, for as long as they run. */
-	inner: Map<string, AbortSignal>;
+	current: () => { engine: Engine; gate: Pick<Gate, "attachMsFor">; session: PolicyParts } | undefined;
+	/** The tool calls that run others as calls, by their ids, for as long as they do. */
+	outers: Map<string, Outer>;
 }
 
 const callId = { type: "string", description: "Id of the call, as the tool that was suspended gave it" } as const;
 const seconds = (what: string) => ({ type: "number", description: `${what}, in seconds; at most ${maxWaitSeconds}` });
 
 /** The model's tools for calls that were suspended (T-SMB-5). */
-export function callTools({ policy, current, inner }: CallToolsParts): Tool[] {
+export function callTools({ policy, current, outers }: CallToolsParts): Tool[] {
 	/** How a call stands; undefined when there is none of this id. */
 	function stateOf(id: string): CallView | EndedCall | undefined {
 		const now = current();
@@ -202,17 +203,17 @@ export function callTools({ policy, current, inner }: CallToolsParts): Tool[] {
 			const problem = refusedTool(tool, ctx);
 			if (problem !== undefined) return Promise.resolve(problem);
 			const given = numberOf(params, "attach_seconds");
-			const attachMs =
-				given === undefined ? (attachMsOf(policy(), tool) ?? 0) : 1000 * Math.min(maxAttachSeconds, Math.max(0, given));
+			const byRule = () => now.gate.attachMsFor({ tool, args }, ctx) ?? attachMsOf(policy(), tool) ?? 0;
+			const attachMs = given === undefined ? byRule() : 1000 * Math.min(maxAttachSeconds, Math.max(0, given));
 			return now.engine.run(
 				{ tool, args, attachMs },
-				async (stop) => {
-					inner.set(id, stop);
+				async (stop, _onUpdate, turn) => {
+					outers.set(id, { signal: stop, turn });
 					try {
 						const { result: outcome, isError } = await ctx.executeTool(tool, args, { signal: stop });
 						return { ...outcome, ...(isError && { isError }) };
 					} finally {
-						inner.delete(id);
+						outers.delete(id);
 					}
 				},
 				signal,

@@ -4,7 +4,7 @@ import { ruleFor, type ToolPolicy } from "../mail/tool-policy.ts";
 import type { Gate } from "../policy/gate.ts";
 import { wrappersFor } from "../policy/wrappers.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { Engine } from "./engine.ts";
+import type { Engine, Outer } from "./engine.ts";
 
 /** What is taken of Pi's own module, which is there only where calls are used (see `extension.js`). */
 export type Host = typeof Pi;
@@ -22,16 +22,16 @@ interface WrapParts {
 	/** The rules as they are now. */
 	policy: () => ToolPolicy;
 	/** Undefined when the session has ended. */
-	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "attachMsOf" | "firstOf"> } | undefined;
-	/** Whether a call was made by one that is itself run as a call. */
-	isInner: (toolCallId: string) => boolean;
+	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "asked" | "given"> } | undefined;
+	/** The call that made a call, when that is run as one. */
+	outerOf: (toolCallId: string) => Outer | undefined;
 }
 
 /**
  * Puts a tool of the same name before each of Pi's own tools that a rule names, which runs Pi's as a call. It keeps all that
  * Pi's has; one that is switched off stays off. Returns which tools these are, and what could not be done, one sentence each.
  */
-export function wrapBuiltIns({ pi, ctx, host, policy, current, isInner }: WrapParts): {
+export function wrapBuiltIns({ pi, ctx, host, policy, current, outerOf }: WrapParts): {
 	wrapped: ReadonlySet<string>;
 	problems: string[];
 } {
@@ -58,14 +58,18 @@ export function wrapBuiltIns({ pi, ctx, host, policy, current, isInner }: WrapPa
 				const now = current();
 				if (now === undefined) return own.execute(id, params, signal, onUpdate, context);
 				const { engine, gate } = now;
-				const attachMs = gate.attachMsOf(id) ?? attachMsOf(policy(), name);
-				const first = gate.firstOf(id, context);
+				const given = gate.given(id);
+				if (given !== undefined) return Promise.resolve(given);
+				const asked = gate.asked(id);
 				const work = gate.around(id, { tool: name, args: params }, context, (args, stop, update) =>
 					own.execute(id, args, stop, update, context),
 				);
+				const outer = outerOf(id);
 				// What runs it is a call already.
-				if (isInner(id)) return work(signal ?? new AbortController().signal, onUpdate ?? (() => {}), () => {});
-				return engine.run({ tool: name, args: params, attachMs, ...(first && { first }) }, work, signal, onUpdate);
+				if (outer !== undefined) return work(signal ?? outer.signal, onUpdate ?? (() => {}), outer.turn);
+				const attachMs = asked?.attachMs ?? attachMsOf(policy(), name);
+				const call = { tool: name, args: params, attachMs, ...(asked && { beginsAside: true }) };
+				return engine.run(call, work, signal, onUpdate);
 			},
 		});
 	}

@@ -2,12 +2,14 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorMessage } from "../mail/disk.ts";
 import { field } from "../mail/text.ts";
-import { typedArguments } from "../mail/tool-policy.ts";
+import { noToolPolicy, typedArguments } from "../mail/tool-policy.ts";
 import { runningOn } from "../member/machine.ts";
 import { surroundingSession } from "../member/who.ts";
 import { pendingIn, storeOf } from "../policy/all-tickets.ts";
-import { compile, explain } from "../policy/permissions.ts";
+import { compile, explain, permissionsOf } from "../policy/permissions.ts";
+import { shownTool } from "../policy/ticket-words.ts";
 import { type Decision, isTicketId, type Ticket } from "../policy/tickets.ts";
+import { labelOf } from "../policy/wrappers.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { refused, thisMachine } from "./machine.ts";
 import { type Call, UsageError } from "./main.ts";
@@ -107,16 +109,17 @@ export async function policy(call: Call): Promise<number> {
 	const { out } = call;
 	const [tool, ...words] = call.words;
 	if (tool === undefined) throw new UsageError("say which call: pi-session-mail policy TOOL [ARGUMENT]");
-	const { permissions = { default: "allow" as const, rules: [] } } = thisMachine(call).settings().toolPolicy ?? {};
-	const lines = explain(compile(permissions), { tool, args: typedArguments(tool, words.join(" ")) });
+	const set = thisMachine(call).settings().toolPolicy ?? noToolPolicy;
+	const typed = { tool, args: typedArguments(tool, words.join(" ")) };
+	const lines = explain(compile(permissionsOf(set)), typed, shownTool(tool, labelOf(set.wrappers ?? [], tool)));
 	const printed: Printed["policy"] = { lines };
 	if (out.isJson) await out.printJson(printed);
 	else await out.print(lines.join("\n"));
 	return 0;
 }
 
-function lineOf({ id, session, tool, arguments: args, message, since }: Ticket): string {
+function lineOf({ id, session, tool, label, arguments: args, message, since }: Ticket): string {
 	const seconds = Math.max(0, Math.round((Date.now() - since) / 1000));
-	const shown = [field(tool, 40), field(JSON.stringify(args), 200), `${seconds} s`, field(message, 200)];
+	const shown = [shownTool(tool, label), field(JSON.stringify(args), 200), `${seconds} s`, field(message, 200)];
 	return [id, session, ...shown].join("  ");
 }

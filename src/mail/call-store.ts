@@ -56,9 +56,14 @@ export function isCallId(text: string): boolean {
 	return idPattern.test(text);
 }
 
+/** Where the calls of an address lie in its folder, open ones and ended ones; they need not exist. */
+export function callFolders(folder: string): [calls: string, results: string] {
+	return [join(folder, "calls"), join(folder, "results")];
+}
+
 /** The calls in the folder of an address, which need not exist. */
 export function openCallStore(disk: Disk, folder: string): CallStore {
-	const [calls, results] = [join(folder, "calls"), join(folder, "results")];
+	const [calls, results] = callFolders(folder);
 
 	function write(box: string, call: OpenCall, isDurable: boolean): void {
 		if (!isCallId(call.id)) throw new Error(`"${call.id}" is no id of a call`);

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
 import { type Box, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
+import { callFolders } from "./call-store.ts";
 import { type Delivered, type Draft, deliver, hasArrived, type Refusal, type Sender, sentBefore } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, errorReason, quietly, UnfitError } from "./disk.ts";
 import {
@@ -454,9 +455,12 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 				// Somebody's text, and until it is sent all that there is of it.
 				if (!name.endsWith(editEnding)) removeIfLeft(join(boxes.tmp, name));
 			}
-			for (const name of disk.walk(boxes.folder)) {
-				yield undefined;
-				if (rewritePattern.test(name)) removeIfLeft(join(boxes.folder, name));
+			for (const folder of [boxes.folder, ...callFolders(boxes.folder)]) {
+				if (disk.entry(folder) !== "folder") continue;
+				for (const name of disk.walk(folder)) {
+					yield undefined;
+					if (rewritePattern.test(name)) removeIfLeft(join(folder, name));
+				}
 			}
 		},
 		saveState: () => state.save(),

@@ -2,10 +2,11 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
-import { type Disk, errorCode, errorMessage } from "./disk.ts";
+import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
+import { jsonLines } from "./json-lines.ts";
 import { sendersSchema } from "./senders.ts";
 import { field } from "./text.ts";
-import { policyInstead, type ToolPolicy, toolPolicySchema } from "./tool-policy.ts";
+import { askAboutAll, type ToolPolicy, toolPolicySchema } from "./tool-policy.ts";
 import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
 
 /** A key as Pi names it. */
@@ -81,7 +82,9 @@ export const defaultSettings: Settings = z.parse(settingsSchema, {});
 export interface SettingsFile {
 	/**
 	 * The settings as the file has them now. A missing file or key means the default, silently; what is broken means the
-	 * default with a warning (PSM-088, PSM-089). While somebody is saving the file, the last good settings hold.
+	 * default with a warning (PSM-088, PSM-089). While somebody is saving the file, the last good settings hold. While a
+	 * policy for tools is broken, or the file that has it, the last good one of this process holds; where there is none,
+	 * every call is asked about, unless the file can be read and has no policy.
 	 */
 	read(): Settings;
 }
@@ -105,37 +108,72 @@ export function settingsPath(env: NodeJS.ProcessEnv = process.env): string {
 }
 
 export function openSettings({ disk, file, now, warn }: SettingsOptions): SettingsFile {
-	let lastGood: Settings | undefined;
-	let brokenSince: number | undefined;
+	/** What holds of a file that is broken as a whole. */
+	function instead(why: string, brokenBecause: string, mayHavePolicy: boolean, so = "so "): Settings {
+		const policy = policyInstead(file, brokenBecause, mayHavePolicy);
+		warn(`${file} is not used: ${why}${policy === undefined ? "" : `, ${so}${whatHolds(policy)}`}`);
+		return { ...defaultSettings, ...(policy !== undefined && { toolPolicy: policy }) };
+	}
 
-	/** The file as JSON; undefined when there is none or it cannot be read. */
-	function load(): unknown {
-		let text: string;
-		try {
-			text = disk.read(file, maxSettingsBytes);
-		} catch (error) {
-			if (errorCode(error) !== "ENOENT") warn(`${file} is not used: ${errorMessage(error)}`);
-			return undefined;
-		}
-		return JSON.parse(text);
+	/** The last good settings, where it may only be that somebody saves the file. */
+	function whileSaved(): Settings | undefined {
+		const { good, brokenSince = now() } = lastRead.get(file) ?? {};
+		if (good === undefined || Math.abs(now() - brokenSince) >= savingMs) return undefined;
+		lastRead.set(file, { good, brokenSince });
+		return good;
+	}
+
+	function good(settings: Settings): Settings {
+		lastRead.set(file, { good: settings, brokenSince: undefined });
+		return settings;
 	}
 
 	return {
 		read() {
+			let text: string;
+			try {
+				text = disk.read(file, maxSettingsBytes);
+			} catch (error) {
+				if (errorCode(error) === "ENOENT") return good(defaultSettings);
+				// `extension.js` looks into what is no file for settings, such as a link, and loads nothing where it has no policy.
+				const so = error instanceof UnfitError ? "so if it has a toolPolicy, " : undefined;
+				return instead(errorMessage(error), `${file} cannot be read`, true, so);
+			}
 			let json: unknown;
 			try {
-				json = load();
+				json = JSON.parse(text);
 			} catch {
-				brokenSince ??= now();
-				if (lastGood !== undefined && Math.abs(now() - brokenSince) < savingMs) return lastGood;
-				warn(`${file} is not used: it is not JSON`);
-				return defaultSettings;
+				const saved = whileSaved();
+				if (saved !== undefined) return saved;
+				const line = jsonLines(text).slip ?? 1;
+				return instead(`it is not JSON (line ${line})`, `${file} is broken at line ${line}`, hasPolicy(text));
 			}
-			brokenSince = undefined;
-			lastGood = json === undefined ? defaultSettings : settingsOf(json, file, warn);
-			return lastGood;
+			if (!isObject(json) || Array.isArray(json)) {
+				return instead("it is not a JSON object", `${file} is no JSON object`, hasPolicy(text));
+			}
+			return good(settingsOf(json, text, file, warn));
 		},
 	};
+}
+
+/** What was read of each file in this process, whose sessions and readers share it. */
+const lastRead = new Map<string, { good: Settings; brokenSince: number | undefined }>();
+
+/** What holds instead of a broken policy; undefined when there is none to be kept. */
+function policyInstead(file: string, brokenBecause: string, mayHavePolicy: boolean): ToolPolicy | undefined {
+	const last = lastRead.get(file)?.good?.toolPolicy;
+	if (last !== undefined && last.brokenBecause === undefined) return last;
+	return mayHavePolicy ? askAboutAll(brokenBecause) : undefined;
+}
+
+function whatHolds({ brokenBecause }: ToolPolicy): string {
+	const holds = brokenBecause === undefined ? "the last good toolPolicy holds" : "every call of a tool is asked about";
+	return `${holds} until it is mended`;
+}
+
+/** Whether a broken text was to have a policy. `extension.js` asks the same. */
+function hasPolicy(text: string): boolean {
+	return text.includes("toolPolicy");
 }
 
 const fileName = "session-mail.json";
@@ -144,14 +182,11 @@ const maxSettingsBytes = 64 * 1024;
 const savingMs = 2000;
 
 /** Every valid key of a settings object; the default, and a warning, for each that is not. */
-function settingsOf(json: unknown, file: string, warn: (text: string) => void): Settings {
-	if (!isObject(json) || Array.isArray(json)) {
-		warn(`${file} is not used: it is not a JSON object`);
-		return defaultSettings;
-	}
+function settingsOf(json: object, text: string, file: string, warn: (text: string) => void): Settings {
 	const known = Object.keys(settingsSchema.shape);
 	const found: Record<string, unknown> = { ...json };
 	const usable = { ...found };
+	let policy: ToolPolicy | undefined;
 	for (const key of Object.keys(found)) {
 		if (known.includes(key)) continue;
 		// What is not known is dropped below.
@@ -161,15 +196,19 @@ function settingsOf(json: unknown, file: string, warn: (text: string) => void): 
 	for (const { path } of parsed.error?.issues ?? []) {
 		const key = String(path[0]);
 		// Of several things that are wrong with one key the first is said.
-		if (usable[key] !== found[key]) continue;
+		if (!(key in usable)) continue;
+		delete usable[key];
 		const wrong = path.reduce<unknown>((value, part) => (isObject(value) ? value[String(part)] : undefined), json);
-		const instead = key === "toolPolicy" ? policyInstead(found[key]) : undefined;
-		const so = instead === undefined ? "its default holds" : "every call of a tool is asked about";
+		let so = "its default holds";
+		if (key === "toolPolicy") {
+			const line = jsonLines(text).lineOf(path);
+			policy = policyInstead(file, `${file} is broken at line ${line}`, true);
+			if (policy !== undefined) so = `${whatHolds(policy)} (line ${line})`;
+		}
 		warn(`${file}: ${field(path.join("."))} cannot be ${field(JSON.stringify(wrong) ?? "left out", 60)}, so ${so}`);
-		if (instead === undefined) delete usable[key];
-		else usable[key] = instead;
 	}
-	return z.parse(settingsSchema, usable);
+	const settings: Settings = z.parse(settingsSchema, usable);
+	return policy === undefined ? settings : { ...settings, toolPolicy: policy };
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

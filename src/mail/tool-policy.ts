@@ -150,20 +150,21 @@ export const toolPolicySchema = z.strictObject({
 		),
 });
 
-export type ToolPolicy = z.infer<typeof toolPolicySchema>;
+export type ToolPolicy = z.infer<typeof toolPolicySchema> & {
+	/** Of one that holds instead of a broken one: what is broken, as a clause. */
+	brokenBecause?: string;
+};
 export type Permissions = z.infer<typeof permissionsSchema>;
 export type PermissionRule = z.infer<typeof permissionRuleSchema>;
 export type Wrapper = z.infer<typeof wrapperSchema>;
 export type Hook = z.infer<typeof hookSchema>;
 
-/**
- * What holds instead of a policy that is not valid: where it was to forbid something or to have it looked at, every call is
- * asked about, since a slip in writing must not allow what was forbidden; undefined where it only said what may be suspended.
- */
-export function policyInstead(broken: unknown): ToolPolicy | undefined {
-	if (typeof broken !== "object" || broken === null || !("permissions" in broken || "wrappers" in broken))
-		return undefined;
-	return z.parse(toolPolicySchema, { permissions: { default: "ask" } });
+/** The policy where none is set. */
+export const noToolPolicy: ToolPolicy = z.parse(toolPolicySchema, {});
+
+/** What holds while the file of a policy is broken and none was read from it before: a slip must not allow what was forbidden. */
+export function askAboutAll(brokenBecause: string): ToolPolicy {
+	return { ...z.parse(toolPolicySchema, { permissions: { default: "ask" } }), brokenBecause };
 }
 
 /** The `ticketTtlHours` of a policy that sets none. */

@@ -1,6 +1,6 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { field } from "../mail/text.ts";
-import { primaryArgument } from "./pattern.ts";
+import { shownCall } from "./ticket-words.ts";
 import type { Ticket } from "./tickets.ts";
 
 /** What a person says to a call that asks. */
@@ -16,9 +16,6 @@ const forSession = "Allow for this session";
 const always = "Always allow …";
 const no = "No";
 const noBecause = "No, with a reason …";
-
-/** Most characters of the arguments that are shown. */
-const maxShown = 1500;
 
 /** Asks the person at the session; undefined when the question was put aside, or is over by `signal`. */
 export async function askInDialog(
@@ -61,15 +58,6 @@ export async function askInDialog(
 				return undefined;
 		}
 	}
-}
-
-/** A call for a person: its main argument, or all of them. */
-export function shownCall({ tool, arguments: args }: Pick<Ticket, "tool" | "arguments">): string {
-	const main = primaryArgument({ tool, args });
-	const text = typeof main === "string" ? main : JSON.stringify(args);
-	const cut =
-		text.length > maxShown ? `${text.slice(0, maxShown)} … (${text.length - maxShown} more characters)` : text;
-	return `${field(tool)}: ${field(cut, maxShown + 60)}`;
 }
 
 /** The pattern of calls with these arguments. */

@@ -1,5 +1,5 @@
 import { field } from "../mail/text.ts";
-import type { PermissionRule, Permissions } from "../mail/tool-policy.ts";
+import type { PermissionRule, Permissions, ToolPolicy } from "../mail/tool-policy.ts";
 import {
 	all,
 	createRegexRunner,
@@ -36,7 +36,7 @@ export interface Policy {
  * expression does not decide in time counts as fitting for deny and ask, and as not fitting for allow.
  */
 export function compile(
-	permissions: Permissions,
+	permissions: Permissions & Pick<ToolPolicy, "brokenBecause">,
 	source = "the settings",
 	runner: RegexRunner = createRegexRunner(),
 ): Policy {
@@ -51,7 +51,14 @@ export function compile(
 	});
 	// The first that fits decides.
 	rules.sort((a, b) => rank[a.behavior] - rank[b.behavior] || b.specificity - a.specificity || a.index - b.index);
-	return { layers: [{ source, default: permissions.default, rules, ofTool: new Map() }], runner };
+	const { default: otherwise, brokenBecause = "no rule fits" } = permissions;
+	return { layers: [{ source, default: otherwise, since: brokenBecause, rules, ofTool: new Map() }], runner };
+}
+
+/** The permissions of a policy, to be compiled: without any, every call is allowed. */
+export function permissionsOf({ permissions, brokenBecause }: ToolPolicy): Parameters<typeof compile>[0] {
+	const { default: otherwise, rules } = permissions ?? { default: "allow", rules: [] };
+	return { default: otherwise, rules, ...(brokenBecause !== undefined && { brokenBecause }) };
 }
 
 /**
@@ -68,11 +75,10 @@ export function evaluate(policy: Policy, call: ToolCall): Verdict {
 	return strictest(fittingIn(policy, call)).verdict;
 }
 
-/** What decides about a call, and which other rules fit and why they do not decide, as lines for people. */
-export function explain(policy: Policy, call: ToolCall): string[] {
+/** What decides about a call, and which other rules fit and why they do not decide, as lines for people, who know the tool as `tool`. */
+export function explain(policy: Policy, call: ToolCall, tool = field(call.tool)): string[] {
 	const found = fittingIn(policy, call);
 	const winner = strictest(found);
-	const tool = field(call.tool);
 	const words = { allow: "is allowed", ask: "is asked about", deny: "is denied" }[winner.verdict.behavior];
 	const lines = [`This call of ${tool} ${words}, by ${winner.verdict.why}.`];
 	for (const judged of [winner, ...found.filter((other) => other !== winner)]) {
@@ -122,6 +128,8 @@ function inOrder(rules: readonly Compiled[]): Compiled[] {
 interface Layer {
 	readonly source: string;
 	readonly default: Behavior;
+	/** Why the default decides where it does. */
+	readonly since: string;
 	/** What decides first stands first. */
 	readonly rules: readonly Compiled[];
 	/** Those that are about a tool, by its name. */
@@ -174,7 +182,7 @@ function judge(layer: Layer, runner: RegexRunner, call: ToolCall): Judged {
 	const decides = fitting[0];
 	const verdict =
 		decides === undefined
-			? { behavior: layer.default, why: `the default of ${layer.source}, since no rule fits` }
+			? { behavior: layer.default, why: `the default of ${layer.source}, since ${layer.since}` }
 			: { behavior: decides.behavior, rule: decides.rule, why: `${decides.name}${note(decides)}` };
 	return { source: layer.source, verdict, decides, fitting, undecided };
 }

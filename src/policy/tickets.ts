@@ -28,6 +28,8 @@ const ticketSchema = z.object({
 	/** The id that Pi gave the call. */
 	callId: z.string(),
 	tool: z.string(),
+	/** What a wrapper calls such calls. */
+	label: z.optional(z.string()),
 	/** As its model sent them. */
 	arguments: z.unknown(),
 	/** What whoever decides is told. */
@@ -79,11 +81,12 @@ export type Decided =
  *
  *   <id>.json            a ticket that is pending or decided
  *   <id>.decision.json   the decision; never changed, and there is one at most
+ *   <id>.told.json       the ticket from before its decision is told as mail, as nobody waits for it: only an equal call uses it
  *   <id>.closed.json     the ticket after its decision was used or told: the file gets this name
  *   .<id>.<random>.tmp   is being written, or its writer has ended meanwhile
  *
  * A decision is linked to its name, so one of several wins, also between processes. An approval is used by renaming
- * the ticket, so one use of several wins, and after a crash it is either unused or gone. Nothing is approved by a
+ * the ticket, so one use of several wins, and after a crash it is either unused or gone; so is it given over to be told. Nothing is approved by a
  * start: what is there without a decision is pending, and is cancelled by `expire` in the end.
  *
  * All methods throw the disk's errors; then nothing was decided, used or closed, unless it says otherwise. A file
@@ -106,10 +109,12 @@ export interface TicketStore {
 	 */
 	decide(id: string, decision: Decision): Decided;
 	/**
-	 * Uses the approval of one ticket, to make its call now: true for one caller, who closes it by this. When it
-	 * throws, the approval may be used up.
+	 * Uses the approval of one ticket, to make its call now: true for one caller, who closes it by this. False for one
+	 * that is told as mail. When it throws, the approval may be used up.
 	 */
 	take(id: string): boolean;
+	/** Whoever waited for a decision does so no longer: it is told as mail. False when it was used, or is none yet. */
+	giveOver(id: string): boolean;
 	/**
 	 * Uses an approval for a call of this tool with equal arguments, if there is one: its ticket, once. With
 	 * `pass_decision_to_tool` these are the arguments that came with the decision; with `use_decision_as_tool_result`
@@ -205,7 +210,7 @@ export function openTicketStore(disk: Disk, addressFolder: string, now: () => nu
 
 	function find(id: string): Ticket | undefined {
 		if (!isTicketId(id)) return undefined;
-		const open = written(id);
+		const open = written(id) ?? written(id, ".told");
 		const ticket = open ?? written(id, ".closed");
 		if (ticket === undefined) return undefined;
 		const decision = decisionOf(id);
@@ -221,7 +226,7 @@ export function openTicketStore(disk: Disk, addressFolder: string, now: () => nu
 	function open(): Ticket[] {
 		return names()
 			.filter(isTicketFile)
-			.flatMap((name) => find(name.slice(0, -".json".length)) ?? [])
+			.flatMap((name) => find(name.slice(0, name.indexOf("."))) ?? [])
 			.filter(({ state }) => state !== "closed")
 			.sort((a, b) => a.since - b.since || (a.id < b.id ? -1 : 1));
 	}
@@ -248,9 +253,9 @@ export function openTicketStore(disk: Disk, addressFolder: string, now: () => nu
 		return { ok: true, ticket: { ...ticket, state: "decided", decision: valid }, decision: valid, repeated: false };
 	}
 
-	function rename(id: string): boolean {
+	function rename(id: string, from: "" | ".told", to: ".told" | ".closed"): boolean {
 		try {
-			disk.rename(pathOf(id), pathOf(id, ".closed"));
+			disk.rename(pathOf(id, from), pathOf(id, to));
 		} catch (error) {
 			if (errorCode(error) === "ENOENT") return false;
 			throw error;
@@ -260,9 +265,14 @@ export function openTicketStore(disk: Disk, addressFolder: string, now: () => nu
 		return true;
 	}
 
-	function take(id: string): boolean {
+	/** Whether it could be closed. */
+	function close(id: string): boolean {
+		return rename(id, "", ".closed") || rename(id, ".told", ".closed");
+	}
+
+	function isApproved(id: string): boolean {
 		const ticket = find(id);
-		return ticket?.state === "decided" && ticket.decision?.action === "resume" && rename(id);
+		return ticket?.state === "decided" && ticket.decision?.action === "resume";
 	}
 
 	return {
@@ -286,15 +296,25 @@ export function openTicketStore(disk: Disk, addressFolder: string, now: () => nu
 		listPending: () => open().filter(({ state }) => state === "pending"),
 		listDecided: () => open().filter(({ state }) => state === "decided"),
 		decide,
-		take,
+		take: (id) => isApproved(id) && rename(id, "", ".closed"),
+		giveOver(id) {
+			if (find(id)?.state !== "decided") return false;
+			return rename(id, "", ".told") || disk.entry(pathOf(id, ".told")) === "file";
+		},
 		takeGrant(tool, args) {
 			const ticket = open().find((each) => {
 				const granted = grantedArguments(each);
-				return granted !== undefined && each.tool === tool && isEqual(granted.args, args) && take(each.id);
+				return (
+					granted !== undefined &&
+					each.tool === tool &&
+					isEqual(granted.args, args) &&
+					isApproved(each.id) &&
+					close(each.id)
+				);
 			});
 			return ticket && { ...ticket, state: "closed" };
 		},
-		close: (id) => find(id)?.state === "decided" && rename(id),
+		close: (id) => find(id)?.state === "decided" && close(id),
 		expire(time, ttlMs) {
 			const isOld = (at: number) => Math.abs(time - at) >= ttlMs;
 			const cancelled: Ticket[] = [];
@@ -333,11 +353,11 @@ const writingMs = 10_000;
 const unfit = Symbol("unfit");
 
 /** The names of all files in the folder, with the id in them. */
-const filePattern = /^\.?(ticket-[a-z0-9]{16})(?:\.[a-z0-9]{16}\.tmp|(?:\.closed|\.decision)?\.json)$/;
+const filePattern = /^\.?(ticket-[a-z0-9]{16})(?:\.[a-z0-9]{16}\.tmp|(?:\.closed|\.decision|\.told)?\.json)$/;
 
 /** Whether a file is that of a ticket that is not closed. */
 function isTicketFile(name: string): boolean {
-	return name.endsWith(".json") && isTicketId(name.slice(0, -".json".length));
+	return /^ticket-[a-z0-9]{16}(?:\.told)?\.json$/.test(name);
 }
 
 /** The arguments of the call that an approval lets through. */

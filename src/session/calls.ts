@@ -6,6 +6,7 @@ import type { Running } from "../mail/running.ts";
 /** A call, for whoever looks at it. */
 export interface CallView {
 	id: string;
+	/** Its tool, by the label that the policy gives it, too. */
 	tool: string;
 	/** Its arguments as JSON. */
 	arguments: string;
@@ -37,6 +38,8 @@ export interface PendingTicket {
 
 /** The calls of a session's model, where its settings name tools that may be suspended. */
 export interface Calls {
+	/** This process receives the session's mail from now on: what earlier ones have asked a person is its own. */
+	takeInLeft(): void;
 	/** An interrupt has come: every attached call is detached, and every wait ends. */
 	interrupt(): void;
 	/** Cancels calls by their ids, or all detached ones; returns the ids of those that ran. */

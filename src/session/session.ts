@@ -176,6 +176,8 @@ export function openSession(
 	let isOwner = false;
 	/** Whether what earlier processes left is taken in: until then nothing is handed over, to keep the order. */
 	let isReady = false;
+	/** Whether another process has had the session, and what it added is not read yet. */
+	let isBehind = false;
 	let isClosed = false;
 	/** Ends the bulk work that is under way. */
 	const cancels: (() => void)[] = [];
@@ -383,7 +385,10 @@ export function openSession(
 		if (changed === settingsChanged && isSettled) return;
 		settingsChanged = changed;
 		const before = JSON.stringify([wakeOn, interruptFrom]);
-		({ wakeOn, interruptFrom } = settings.read());
+		const read = settings.read();
+		({ wakeOn, interruptFrom } = read);
+		const isSet = read.toolPolicy !== undefined && read.toolPolicy.brokenBecause === undefined;
+		if (isSet && calls === undefined) say("toolPolicy was set while Pi ran: restart Pi to use it");
 		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, interruptFrom });
 	}
 
@@ -458,10 +463,12 @@ export function openSession(
 	/** Another process has had this session. What it added is in the session's file, and not in this process. */
 	function takeOver(isRestart: boolean): void {
 		isReady = false;
+		isBehind = true;
 		savedEntries(ctx.sessionManager.getSessionFile()).then(
 			(entries) =>
 				guarded(() => {
 					ledger.include(entries);
+					isBehind = false;
 					// What the other process had answered, this one still awaits.
 					mailbox.miscounted();
 					presence.update(receiving());
@@ -480,6 +487,7 @@ export function openSession(
 	function recover(isRestart: boolean): void {
 		// First, and at once: a run that settles before must not answer what was answered already.
 		if (isRestart) guarded(answers.settleRestart)();
+		calls?.takeInLeft();
 		const areCallsEnded = results.endLeft((id) => calls?.views().some((call) => call.id === id) === true);
 		const done = (hasFailed: boolean) => {
 			isReady = true;
@@ -657,7 +665,8 @@ export function openSession(
 			guarded(handover.conclude)();
 			const isCut = runControl.settled(aborted);
 			guarded(() => {
-				if (!isOwner || isCut) return;
+				// What the other process has answered must not be answered again; the rest is settled as after a restart.
+				if (!isOwner || isBehind || isCut) return;
 				const takeUnread = () => (isReady && upkeep.isUsable() ? handover.afterStop() : []);
 				const run = { runStart: runStart?.leaf ?? null, aborted, hops: hops.count, takeUnread };
 				const held = answers.settleRun(run);

@@ -475,6 +475,81 @@ describe("more calls than run at once", () => {
 		expect(third.isBegun).toBe(true);
 	});
 
+	test("have the place of one that waits for somebody, which takes one again after that", async () => {
+		at.maxCalls = 1;
+		const [decision, other, done] = [Promise.withResolvers<void>(), job(), job()];
+		call(async (signal, onUpdate, turn) => {
+			await turn.aside(() => decision.promise);
+			return await done.work(signal, onUpdate);
+		});
+		await later(0);
+		expect(engine.views().map(({ state }) => state)).toEqual(["pending"]);
+		call(other.work);
+		await later(0);
+		expect(other.isBegun).toBe(true);
+		decision.resolve();
+		await later(0);
+		expect(done.isBegun).toBe(false);
+		other.end("done");
+		await later(0);
+		expect([done.isBegun, engine.views().map(({ state }) => state)]).toEqual([true, ["running"]]);
+	});
+
+	test("have one place of a call that waits twice, however its waits meet", async () => {
+		at.maxCalls = 1;
+		const [one, two, begin] = [1, 2, 3].map(() => Promise.withResolvers<void>());
+		const [last, other, third, fourth] = [job(), job(), job(), job()];
+		call(async (signal, onUpdate, turn) => {
+			const first = turn.aside(async () => one?.promise);
+			await begin?.promise;
+			await Promise.all([first, turn.aside(async () => two?.promise)]);
+			return await last.work(signal, onUpdate);
+		});
+		await later(0);
+		call(other.work);
+		await later(0);
+		// The first ends while there is no place, and the second begins and ends after that.
+		for (const step of [one, begin, two]) {
+			step?.resolve();
+			await later(0);
+		}
+		expect([other.isBegun, last.isBegun]).toEqual([true, false]);
+		other.end("done");
+		await later(0);
+		expect(last.isBegun).toBe(true);
+		for (const { work } of [third, fourth]) call(work);
+		await later(0);
+		expect(third.isBegun).toBe(false);
+		last.end("done");
+		await later(0);
+		expect([third.isBegun, fourth.isBegun]).toEqual([true, false]);
+	});
+
+	test("are not waited for by one that begins with a wait for somebody", async () => {
+		at.maxCalls = 1;
+		const [other, asked] = [job(), Promise.withResolvers<void>()];
+		call(other.work);
+		let isAsked = false;
+		const work: Work = async (_signal, _onUpdate, turn) => {
+			await turn.aside(() => {
+				isAsked = true;
+				return asked.promise;
+			});
+			return text("made");
+		};
+		const made = engine.run(
+			{ tool: "bash", args: {}, attachMs: undefined, beginsAside: true },
+			work,
+			undefined,
+			undefined,
+		);
+		await later(0);
+		expect(isAsked).toBe(true);
+		asked.resolve();
+		other.end("done");
+		expect(shown(await made)).toEqual(["made"]);
+	});
+
 	test("begin as many as the settings allow by then", async () => {
 		at.maxCalls = 1;
 		const jobs = [job(), job(), job(), job()];
@@ -605,8 +680,12 @@ describe("whoever watches calls", () => {
 		};
 		const made = job();
 		const begin = Promise.withResolvers<void>();
-		const call = { tool: "bash", args: {}, attachMs: 1000, first: () => begin.promise };
-		expect(await heardOf(() => engine.run(call, made.work, undefined, undefined))).toEqual(["pending"]);
+		const call = { tool: "bash", args: {}, attachMs: 1000, beginsAside: true };
+		const afterWait: Work = async (signal, onUpdate, turn) => {
+			await turn.aside(() => begin.promise);
+			return made.work(signal, onUpdate);
+		};
+		expect(await heardOf(() => engine.run(call, afterWait, undefined, undefined))).toEqual(["pending"]);
 		expect(await heardOf(() => begin.resolve())).toEqual(["running"]);
 		expect(await heardOf(() => made.say("linking"))).toEqual(["running"]);
 		expect(await heardOf(() => made.say("linking"))).toEqual([]);

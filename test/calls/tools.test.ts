@@ -1,6 +1,6 @@
 import type { ExtensionToolContext } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test } from "vitest";
-import { createEngine, type Engine, type ToolResult } from "../../src/calls/engine.ts";
+import { createEngine, type Engine, type Outer, type ToolResult } from "../../src/calls/engine.ts";
 import { callToolNames, callTools } from "../../src/calls/tools.ts";
 import type { EndedCall } from "../../src/mail/call-store.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
@@ -15,7 +15,8 @@ let engine: Engine;
 let kept: EndedCall[];
 let hasMail: boolean;
 let isOn: boolean;
-let inner: Map<string, AbortSignal>;
+let outers: Map<string, Outer>;
+let attachMs: number | undefined;
 let policy: ToolPolicy;
 let tools: ReturnType<typeof callTools>;
 
@@ -23,7 +24,8 @@ beforeEach(() => {
 	kept = [];
 	hasMail = false;
 	isOn = true;
-	inner = new Map();
+	outers = new Map();
+	attachMs = undefined;
 	policy = toolPolicySchema.parse({});
 	const session: PolicyParts = {
 		...{ folder: "/mail", disk: nodeDisk(), root: "/", running: { find: () => undefined }, warn: () => {} },
@@ -34,7 +36,11 @@ beforeEach(() => {
 		ended: (id) => kept.find((call) => call.id === id),
 	};
 	engine = createEngine(session);
-	tools = callTools({ policy: () => policy, current: () => (isOn ? { engine, session } : undefined), inner });
+	tools = callTools({
+		policy: () => policy,
+		current: () => (isOn ? { engine, gate: { attachMsFor: () => attachMs }, session } : undefined),
+		outers,
+	});
 });
 
 /** What the model is told by a tool; undefined while it waits. */
@@ -242,7 +248,7 @@ describe("session_call_run", () => {
 		const ctx = {
 			tools: [{ name: "mcp__a__b" }, ...callToolNames.map((name) => ({ name }))],
 			async executeTool(name: string, args: unknown) {
-				made.push([name, args, [...inner.keys()]]);
+				made.push([name, args, [...outers.keys()]]);
 				await promise;
 				const { isError = false, ...result } = given;
 				return {
@@ -268,7 +274,7 @@ describe("session_call_run", () => {
 		expect(kept).toMatchObject([
 			{ tool: "mcp__a__b", arguments: '{"x":1}', state: "completed", content: [{ text: "done" }] },
 		]);
-		expect(inner.size).toBe(0);
+		expect(outers.size).toBe(0);
 	});
 
 	test("of a tool that failed has failed", async () => {
@@ -293,6 +299,22 @@ describe("session_call_run", () => {
 		await later(2);
 		expect(told.text).toContain('"status":"running"');
 	});
+
+	test.each([
+		[undefined, 3],
+		[5, 5],
+	])(
+		"waits for a decision as long as the rule says that asks for it, when nothing is given (%j)",
+		async (attach, seconds) => {
+			policy = toolPolicySchema.parse({ rules: [{ tool: "mcp__a__b", attachSeconds: 7 }] });
+			attachMs = 3000;
+			const told = run({ attach_seconds: attach }, context().ctx);
+			await later(seconds * 1000 - 1);
+			expect(told.text).toBeUndefined();
+			await later(2);
+			expect(told.text).toContain('"status":"running"');
+		},
+	);
 
 	test.each(["bash", "", "constructor"])("of %j, which cannot be called, is refused", async (tool) => {
 		const told = run({ tool }, context().ctx);

@@ -5,6 +5,7 @@ import { attachMsOf, type Host, wrapBuiltIns } from "../../src/calls/wrap.ts";
 import { type ToolPolicy, toolPolicySchema } from "../../src/mail/tool-policy.ts";
 import type { Gate } from "../../src/policy/gate.ts";
 import type { Tool } from "../../src/tools/tool.ts";
+import { fakeTurn } from "../support/calls.ts";
 
 type Result = Awaited<ReturnType<Tool["execute"]>>;
 
@@ -22,12 +23,16 @@ function setUp({
 	active = ["bash", "read"],
 	settings = {},
 	engine = true,
+	asked,
+	given,
 }: {
 	policy?: ToolPolicy;
 	tools?: Record<string, string>;
 	active?: string[];
 	settings?: object;
 	engine?: boolean;
+	asked?: { attachMs: number | undefined };
+	given?: Result;
 } = {}) {
 	const made: unknown[][] = [];
 	const executed: string[] = [];
@@ -65,21 +70,17 @@ function setUp({
 	const runner: Pick<Engine, "run"> = {
 		run(call: NewCall, work: Work, signal) {
 			calls.push(call);
-			return work(
-				signal ?? new AbortController().signal,
-				() => {},
-				() => {},
-			);
+			return work(signal ?? new AbortController().signal, () => {}, fakeTurn());
 		},
 	};
-	/** Nothing is asked, and nothing put around. */
-	const gate: Pick<Gate, "around" | "attachMsOf" | "firstOf"> = {
-		firstOf: () => undefined,
-		attachMsOf: () => undefined,
+	/** Nothing is put around. */
+	const gate: Pick<Gate, "around" | "asked" | "given"> = {
+		asked: () => asked,
+		given: () => given,
 		around:
 			(_id, { args }, _ctx, work) =>
-			(...given) =>
-				work(args, ...given),
+			(signal, onUpdate) =>
+				work(args, signal, onUpdate),
 	};
 	const { problems } = wrapBuiltIns({
 		pi: pi as unknown as ExtensionAPI,
@@ -87,7 +88,7 @@ function setUp({
 		host: host as unknown as Host,
 		policy: () => policy,
 		current: () => (engine ? { engine: runner, gate } : undefined),
-		isInner: (id) => id.startsWith("inner/"),
+		outerOf: (id) => (id.startsWith("inner/") ? { signal: new AbortController().signal, turn: fakeTurn() } : undefined),
 	});
 	const execute = (name: string, id = "1") =>
 		registered.get(name)?.execute(id, { command: "make" }, undefined, undefined, {} as never);
@@ -127,6 +128,22 @@ describe("a tool of Pi's own that a rule names", () => {
 		const { execute, calls, executed } = setUp();
 		expect(await execute("bash", "inner/1")).toBe(printed);
 		expect([calls, executed]).toEqual([[], ["inner/1"]]);
+	});
+
+	test("that somebody is asked about takes no place before that, and is waited for as the rule says that asks", async () => {
+		const { execute, calls } = setUp({
+			policy: policyOf({ tool: "bash", attachSeconds: 2.5 }),
+			asked: { attachMs: 100 },
+		});
+		await execute("bash");
+		expect(calls).toEqual([{ tool: "bash", args: { command: "make" }, attachMs: 100, beginsAside: true }]);
+	});
+
+	test("gives what a hook has answered, and is not called", async () => {
+		const given = { ...printed, content: [] };
+		const { execute, calls, executed } = setUp({ given });
+		expect(await execute("bash")).toBe(given);
+		expect([calls, executed]).toEqual([[], []]);
 	});
 
 	test("has what its user has set for it in Pi", () => {

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { cleanUp, eventually, makeHome, type Pi, printPi, repository } from "../support/pi.ts";
+import { cleanUp, environment, eventually, makeHome, type Pi, printPi, repository, run } from "../support/pi.ts";
 import { fixture, ours, startedPi } from "./mail.ts";
 
 /** The table of CONTRIBUTING.md: what becomes of a call, by whose it is and by what is done about it. */
@@ -19,7 +19,7 @@ const [header = [], ...rows] =
 		) ?? [];
 
 const bash = (word: string) => ({ command: `echo ${word} >> "$NOTE_FILE"` });
-const run = (tool: string, args: object) =>
+const byRun = (tool: string, args: object) =>
 	`session_call_run ${JSON.stringify({ tool, arguments: args, attach_seconds: 1 })}`;
 const script = (tool: string, args: object) =>
 	`codemode ${JSON.stringify({ code: `const made = await tools.${tool}(${JSON.stringify(args)}); text(JSON.stringify(made))` })}`;
@@ -32,8 +32,8 @@ const calls: Record<string, (word: string) => string> = {
 	"an MCP server's tool": (text) => `${mcp} ${JSON.stringify({ text })}`,
 	"Pi's own tool, by a codemode script": (word) => script("bash", bash(word)),
 	"an MCP server's tool, by a codemode script": (text) => script(mcp, { text }),
-	"Pi's own tool, by `session_call_run`": (word) => run("bash", bash(word)),
-	"an MCP server's tool, by `session_call_run`": (text) => run(mcp, { text }),
+	"Pi's own tool, by `session_call_run`": (word) => byRun("bash", bash(word)),
+	"an MCP server's tool, by `session_call_run`": (text) => byRun(mcp, { text }),
 };
 
 const rule = (word: string, behavior: string, more: object = {}) =>
@@ -48,6 +48,8 @@ let pi: Pi;
 let notes: string;
 /** Prompts a script with these calls in print mode. */
 let print: (call: string) => Promise<unknown>;
+/** Runs this package's program. */
+let program: (...args: string[]) => ReturnType<typeof run>;
 
 beforeAll(async () => {
 	const home = makeHome();
@@ -58,6 +60,8 @@ beforeAll(async () => {
 	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { permissions } }));
 	const options = { home, env, extensions: [ours, fixture("other-tool.ts")], args: ["--tools", "+codemode"] };
 	pi = await startedPi(options);
+	program = (...args) =>
+		run(process.execPath, [join(repository, "src/cli.cjs"), ...args], { env: environment(home), cwd: home.workDir });
 	print = (call) => printPi({ ...options, prompt: `!tool ${call}\n!next\n!say went on` });
 }, 30_000);
 afterAll(cleanUp);
@@ -93,7 +97,8 @@ async function inRpc(call: string, kind: string, word: string): Promise<string> 
 	if (kind === "late" && dialog !== undefined) {
 		if (text.includes('"status":"waiting"')) return "may be made again";
 		pi.mark(pi.events.at(-1));
-		pi.answer(dialog, { value: "Allow once" });
+		const waiting: { id: string }[] = JSON.parse((await program("tickets", "--json")).stdout).tickets;
+		expect((await program("approve", waiting.at(-1)?.id ?? "")).code).toBe(0);
 		await eventually(() => made(word), { what: "the call" });
 		await pi.settled();
 		return text.includes('"status":"running"') ? "waits" : text;

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { RpcExtensionUIRequest } from "@earendil-works/pi-coding-agent";
 import { afterEach, expect, test } from "vitest";
@@ -354,6 +354,50 @@ test("a project narrows what may be called where it is trusted, and is not read 
 	expect(existsSync(folder)).toBe(false);
 });
 
+test("L2 a project's settings that are broken narrow what may be called: it is asked about, with the file and the line", async () => {
+	const home = homeWith(rules({ pattern: "bash", behavior: "allow" }));
+	mkdirSync(join(home.workDir, ".pi"));
+	writeFileSync(join(home.workDir, ".pi", "session-mail.json"), '{\n"toolPolicy": {]\n}');
+	const pi = await startedPi({ home, args: ["--approve"] });
+	await pi.prompt(rm);
+	const asked = await dialog(pi);
+	expect(asked.title).toMatch(
+		/Asked by the default of the project's settings, since \/\S+\/\.pi\/session-mail\.json is broken at line 2\./,
+	);
+	pi.answer(asked, { value: "No" });
+	await pi.settled();
+});
+
+test("L2 settings that cannot be read when Pi starts switch nothing off: what they say holds as soon as they can", async () => {
+	const home = makeHome();
+	const file = join(home.agentDir, "session-mail.json");
+	symlinkSync(file, file);
+	const pi = await startedPi({ home });
+	await eventually(() => pi.notifications().some((text) => text.includes(`${file} is not used: `)));
+	rmSync(file);
+	writeFileSync(file, JSON.stringify({ toolPolicy: { rules: [{ tool: "bash", attachSeconds: 0.2 }] } }));
+	await pi.prompt('!tool bash {"command":"sleep 1; echo slept"}\n!next\n!say went on');
+	await pi.settled();
+	expect(results(pi)[0]?.text).toContain("still running after 0.2 s");
+});
+
+test("L2 an approval is used by the process whose call waits for it, and the other one on the session tells nothing", async () => {
+	const home = homeWith(asksRm());
+	const folder = join(home.workDir, "build");
+	mkdirSync(folder);
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	await dialog(pi);
+	const other = await startedPi({ home, args: ["--session", pi.sessionFile] });
+	await eventually(() => other.notifications().some((text) => text.includes("has this session open as well")));
+	expect((await program(home, "approve", await untilTicket(home))).code).toBe(0);
+	await pi.settled();
+	expect(existsSync(folder)).toBe(false);
+	await other.prompt("hello");
+	await other.settled();
+	expect([mailEntries(pi), mailEntries(other)]).toEqual([[], []]);
+});
+
 test("without a screen a session waits for the session that its rule names, which decides", async () => {
 	const home = homeWith(asksRm({ approver: "boss" }));
 	const folder = join(home.workDir, "build");
@@ -396,6 +440,94 @@ test("L3 an interrupt lets a question wait by itself, and the call is made when 
 	await other.settled();
 	await pi.settled();
 	expect(results(pi)[0]?.text).toContain("interrupted by mail");
-	pi.answer(asked, { value: "Allow once" });
+	const id = await untilTicket(home);
+	await eventually(() => pi.notifications().some((text) => text.includes(`pi-session-mail approve ${id}`)));
+	// Nobody listens to the dialog that was closed.
+	pi.answer(asked, { value: "No" });
+	expect((await program(home, "approve", id)).code).toBe(0);
 	await eventually(() => !existsSync(folder), { what: "the call" });
+});
+
+test("L3 the dialog of a call that was handed back is closed, and the next question is shown at once", async () => {
+	const home = homeWith(asksRm({ attachSeconds: 0.3 }));
+	mkdirSync(join(home.workDir, "build"));
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	const first = await dialog(pi);
+	await pi.settled();
+	pi.mark(first);
+	await pi.prompt('!tool bash {"command":"rm -rf other; echo second"}\n!next\n!say went on');
+	const second = await dialog(pi);
+	expect(second.title).toContain("rm -rf other");
+	pi.answer(first, { value: "Allow once" });
+	pi.answer(second, { value: "Allow once" });
+	await pi.settled();
+	expect(results(pi).at(-1)?.text).toBe("second\n");
+	expect([existsSync(join(home.workDir, "build")), (await tickets(home)).length]).toEqual([true, 1]);
+});
+
+test("a dialog is closed by a decision that is made elsewhere", async () => {
+	const home = homeWith(asksRm());
+	const pi = await startedPi({ home });
+	await pi.prompt(rm);
+	const first = await dialog(pi);
+	expect((await program(home, "deny", await untilTicket(home))).code).toBe(0);
+	await pi.settled();
+	pi.mark(first);
+	await pi.prompt(rm);
+	pi.answer(await dialog(pi), { value: "Allow once" });
+	await pi.settled();
+	expect(results(pi).map(({ isError }) => isError)).toEqual([true, false]);
+});
+
+test("calls by session_call_run that wait for a decision leave the places of calls that run at once to others", async () => {
+	const home = homeWithServer({ ...asksMcp, maxCalls: 1 });
+	const pi = await startedPi({ home });
+	const run = (tool: string, args: object) =>
+		`!tool session_call_run ${JSON.stringify({ tool, arguments: args })}\n!next\n!say went on`;
+	await pi.prompt(run("mcp__notes__note", { text: "hello" }));
+	await pi.settled();
+	const id = await untilTicket(home);
+	await pi.prompt(run("bash", { command: "echo runs" }));
+	await pi.settled();
+	await eventually(() => mailEntries(pi).some(({ text }) => text.includes("runs")), { what: "the second call" });
+	await program(home, "approve", id);
+	await eventually(() => mailEntries(pi).some(({ text }) => text.includes("kept hello")), { what: "the first call" });
+});
+
+test("what a hook answers in place of one of Pi's own tools is the result of a script's call, too", async () => {
+	const home = makeHome();
+	const script = join(home.path, "answer.cjs");
+	writeFileSync(
+		script,
+		`process.stdin.resume().on("end", () => console.log('{"action":"answer","result":"by the hook"}'))`,
+	);
+	const wrappers = [{ match: { tool: "bash" }, before: { command: [process.execPath, script] } }];
+	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { wrappers } }));
+	const pi = await startedPi({ home, args: ["--tools", "+codemode"] });
+	const code = 'text(JSON.stringify(await tools.bash({"command":"echo made"})))';
+	await pi.prompt(`!tool codemode ${JSON.stringify({ code })}\n!next\n!say done`);
+	await pi.settled();
+	expect(results(pi)).toEqual([{ text: expect.stringContaining("by the hook"), isError: false }]);
+});
+
+test("L2 a settings file that breaks while Pi runs changes nothing in what is denied; one that is broken at the start denies, and says so", async () => {
+	const home = homeWith(rules({ pattern: "bash(rm *)", behavior: "deny" }));
+	const file = join(home.agentDir, "session-mail.json");
+	const pi = await startedPi({ home });
+	const good = readFileSync(file, "utf8");
+	writeFileSync(file, `{\n${good.slice(1)}}`);
+	await eventually(() => pi.notifications().some((text) => text.includes("the last good toolPolicy holds")), {
+		what: "a warning",
+	});
+	expect(pi.notifications().filter((text) => text.includes("is not JSON (line 2)"))).toHaveLength(1);
+	await pi.prompt(rm);
+	await pi.settled();
+	expect(results(pi)[0]?.text).toContain("denied by permission rules (rule 1 of the settings");
+	const printed = await printPi({ home, prompt: '!tool bash {"command":"touch made"}\n!next\n!say went on' });
+	expect(printed).toMatchObject({ code: 0, stdout: "went on\n" });
+	expect(printed.stderr).toContain(
+		`${file} is not used: it is not JSON (line 2), so every call of a tool is asked about`,
+	);
+	expect(existsSync(join(home.workDir, "made"))).toBe(false);
 });

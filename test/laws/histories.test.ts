@@ -11,6 +11,9 @@ vi.mock(import("node:crypto"), async (importOriginal) => ({
 	...(await importOriginal()),
 	randomUUID: () => `00000000-0000-4000-8000-${(++ids.last).toString(16).padStart(12, "0")}` as const,
 }));
+vi.mock("nanoid", () => ({
+	customAlphabet: (_alphabet: string, size: number) => () => (++ids.last).toString(36).padStart(size, "0"),
+}));
 vi.mock("node:fs/promises", async (importOriginal) => {
 	const { readFileSync } = await import("node:fs");
 	// While a process that takes a session over reads its file, other things happen.
@@ -56,6 +59,8 @@ const insideSteps: fc.WeightedArbitrary<Step>[] = [
 	{ weight: 1, arbitrary: fc.record({ do: is("takeOver"), who: session, mails: fc.nat({ max: 2 }) }) },
 	{ weight: 2, arbitrary: fc.record({ do: is("receive"), who: session, isOn: fc.boolean() }) },
 	{ weight: 3, arbitrary: fc.record({ do: is("press h"), who: session }) },
+	{ weight: 3, arbitrary: fc.record({ do: is("end call"), who: session, how: fc.constantFrom("done", "failed") }) },
+	{ weight: 1, arbitrary: fc.record({ do: is("cancel calls"), who: session }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("quit"), who: session, second: fc.boolean() }) },
 	{ weight: 1, arbitrary: fc.record({ do: is("kill"), who: session, second: fc.boolean() }) },
 	{ weight: 2, arbitrary: fc.record({ do: is("killAt"), who: session, n: fc.integer({ min: 1, max: 40 }) }) },
@@ -78,7 +83,7 @@ const run = fc.record(
 		who: session,
 		end: fc.constantFrom("done", "done", "stopped", "failed", "stopped before a retry"),
 		tools: fc.nat({ max: 2 }),
-		call: fc.record({ tool: fc.constantFrom("send", "ask", "reply"), to: anybody }),
+		call: fc.record({ tool: fc.constantFrom("send", "ask", "reply", "bash", "bash", "status"), to: anybody }),
 		inside: insideStep,
 	},
 	{ requiredKeys: ["do", "who", "end", "tools"] },
@@ -119,7 +124,7 @@ function spelled({ isSaved, steps }: History): string {
 	return [`isSaved: ${isSaved}`, ...steps.map((part) => `\t${line(part)},`)].join("\n");
 }
 
-/** Histories that once broke a law, with something at the n-th operation on disk. */
+/** Histories that once broke a law, or would without one line, with something at the n-th operation on disk. */
 const examples: { title: string; steps: (n: number) => Step[] }[] = [
 	{
 		title: "D7 a /reload of a second process, just after the first was killed, knows what the first one added",
@@ -169,6 +174,38 @@ const examples: { title: string; steps: (n: number) => Step[] }[] = [
 			{ do: "run", who: 0, end: "done", tools: 0 },
 			{ do: "killAt", who: 1, n },
 			{ do: "pass", ms: 3000 },
+		],
+	},
+	{
+		title: "L2 D7 a run that settles while its process takes the session over answers nothing again",
+		steps: (n) => [
+			{
+				...{ do: "run", who: 1, end: "stopped", tools: 0, call: { tool: "send", to: "peer" } },
+				inside: { do: "send", from: 0, to: 1, by: "command" },
+			},
+			{ do: "second", who: 1 },
+			{ do: "run", who: 1, end: "done", tools: 0 },
+			{ do: "killAt", who: 1, n },
+			{ do: "pass", ms: 1000 },
+			{ do: "run", who: 1, end: "done", tools: 0 },
+		],
+	},
+	{
+		title: "L2 a call that ends as its process is killed is told of once",
+		steps: (n) => [
+			{ do: "run", who: 0, end: "done", tools: 0, call: { tool: "bash", to: 0 } },
+			{ do: "killAt", who: 0, n },
+			{ do: "end call", who: 0, how: "done" },
+			{ do: "pass", ms: 1000 },
+		],
+	},
+	{
+		title: "L2 a call whose result the disk does not take is told of once",
+		steps: (n) => [
+			{ do: "run", who: 0, end: "done", tools: 0, call: { tool: "bash", to: 0 } },
+			{ do: "fail", who: 0, n, code: "ENOSPC" },
+			{ do: "end call", who: 0, how: "done" },
+			{ do: "pass", ms: 1000 },
 		],
 	},
 ];

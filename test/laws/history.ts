@@ -1,11 +1,22 @@
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import {
+	copyFileSync,
+	existsSync,
+	mkdirSync,
+	mkdtempSync,
+	readdirSync,
+	readFileSync,
+	rmSync,
+	statSync,
+	writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type ExtensionAPI, SessionManager } from "@earendil-works/pi-coding-agent";
 import { vi } from "vitest";
+import { createCalls } from "../../src/calls/index.ts";
 import sessionMail from "../../src/index.ts";
 import { type Boxes, boxesOf } from "../../src/mail/boxes.ts";
-import type { Delivered } from "../../src/mail/deliver.ts";
+import type { Delivered, Draft } from "../../src/mail/deliver.ts";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
 import { type Envelope, parseEnvelope } from "../../src/mail/envelope.ts";
 import { holdOf, mailOfHold } from "../../src/mail/hold.ts";
@@ -14,6 +25,7 @@ import type { Processes } from "../../src/mail/process.ts";
 import { ensureRoot } from "../../src/mail/root.ts";
 import { openRunning } from "../../src/mail/running.ts";
 import type { Machine } from "../../src/session/session.ts";
+import { callsHost, type Job } from "../support/calls.ts";
 import { dayMs, fail, type Operation, startMs, watchedDisk } from "../support/disk.ts";
 import { FakePi, machine, type RunScript, type Turn } from "../support/fake-pi.ts";
 import { hold, Model, type ModelMail, type Shown } from "./model.ts";
@@ -25,6 +37,10 @@ export type Step =
 	| { do: "send"; from: number; to: number | "peer"; by: "command" | "hook" | "quiet command" }
 	| { do: "pass"; ms: number }
 	| { do: "scan"; who: number }
+	/** The session's oldest call that goes on by itself ends. */
+	| { do: "end call"; who: number; how: "done" | "failed" }
+	/** The peer has the session cancel all of these. */
+	| { do: "cancel calls"; who: number }
 	/** Plays the run that mail has started, or that of a prompt. The step `inside` happens while it goes on. */
 	| { do: "run"; who: number; end: RunEnd; tools: number; call?: ToolCall; inside?: Step }
 	/** A listener takes over the next mails. */
@@ -62,7 +78,7 @@ export type Step =
 type RunEnd = "done" | "stopped" | "failed" | "stopped before a retry";
 
 interface ToolCall {
-	tool: "send" | "ask" | "reply";
+	tool: "send" | "ask" | "reply" | "bash" | "status";
 	to: number | "peer";
 }
 
@@ -97,6 +113,7 @@ export async function play({ isSaved, steps }: History): Promise<void> {
 	}
 }
 
+const cancel: Draft = { to: "", kind: "control", body: "cancel", hops: 0, control: { op: "cancel" } };
 const offsets = { "hour back": -dayMs / 24, "40 days ahead": 40 * dayMs, right: 0 };
 const peerAddress = "01980f5e-7a3c-7d10-8f00-0000000000aa";
 const addressOf = (index: number) => `01980f5e-7a3c-7d10-8f00-00000000000${index}`;
@@ -122,6 +139,8 @@ async function pass(ms: number): Promise<void> {
 interface Host {
 	readonly pi: FakePi;
 	readonly pid: number;
+	/** The calls that its model has made and that have not ended by themselves. */
+	readonly jobs: Job[];
 	isDead: boolean;
 	hasFailed: boolean;
 	/** Before which operation on disk it is killed, or the disk fails, counted down. */
@@ -163,6 +182,10 @@ interface Session {
 	mayMiscount: boolean;
 	/** A file could not be opened: its mail is set aside unread, and nothing of it can be answered. */
 	mayBury: boolean;
+	/** The calls of which its model knows that they go on by themselves. */
+	handedBack: Set<string>;
+	/** Those that it has from the session that it is a fork of. */
+	copied: ReadonlySet<string>;
 	takenOver: Map<string, number>;
 	/** How often a process was killed after it was handed a mail. */
 	endedWith: Map<string, number>;
@@ -189,6 +212,7 @@ class World {
 		machine.home = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "history-"));
 		vi.setSystemTime(startMs);
 		this.#root = join(machine.home, "root");
+		writeFileSync(this.#settingsFile, JSON.stringify({ toolPolicy: { rules: [{ tool: "bash", attachSeconds: 0 }] } }));
 		this.#base = this.#datedDisk();
 		this.#sessions = [true, true, isSaved].map((saved, index) => newSession(addressOf(index), saved));
 	}
@@ -303,6 +327,12 @@ class World {
 				return pi.commands.has("mailbox") ? pi.type("/mailbox prune") : undefined;
 			case "again":
 				return this.#again(session);
+			case "end call":
+				this.#endCall(host, step.how);
+				return;
+			case "cancel calls":
+				this.#peer?.deliver({ ...cancel, to: session.address });
+				return;
 		}
 	}
 
@@ -413,18 +443,26 @@ class World {
 		if (!pi.hasRunToPlay && !isQuiet(pi)) return;
 		const { call, end } = step;
 		const mail =
-			call === undefined || call.tool === "reply"
-				? undefined
-				: this.#model.sending(session.address, this.#addressOf(call.to), call.tool === "ask" ? "ask" : "message");
-		const isWaiting = this.#watchAsk(pi);
+			call?.tool === "send" || call?.tool === "ask"
+				? this.#model.sending(session.address, this.#addressOf(call.to), call.tool === "ask" ? "ask" : "message")
+				: undefined;
+		const made = call?.tool === "bash" ? this.#model.calling(session.address) : undefined;
+		const isWaiting = this.#watch(pi, made === undefined ? "session_mail_ask" : "bash");
 		const during = async () => {
+			if (made !== undefined) await pass(0);
+			if (made !== undefined) made.isHandedBack = !isWaiting();
 			if (step.inside !== undefined) await this.#do(step.inside);
 			if (call?.tool === "ask") await this.#awaitAnswer(pi, isWaiting, call.to);
 			else await pass(0);
+			// It could not be handed back.
+			while (isWaiting()) {
+				for (const job of host.jobs) if (job.command === made?.tag) job.end("attached");
+				await pass(100);
+			}
 		};
 		const ask = call?.tool === "reply" ? this.#openAsk(session) : undefined;
 		const turns: Turn[] = Array.from({ length: step.tools }, (_, index) => ({
-			tools: 1,
+			tools: [{ name: "none" }],
 			text: `step ${index}`,
 			...(index === 0 && call === undefined ? { during } : {}),
 		}));
@@ -434,6 +472,11 @@ class World {
 		} else if (call?.tool === "reply") {
 			const args = { ask: ask ?? "none", message: "answered early" };
 			turns.unshift({ tools: [{ name: "session_mail_reply", args }], during });
+		} else if (made !== undefined) {
+			turns.unshift({ tools: [{ name: "bash", args: { command: made.tag } }], during });
+		} else if (call?.tool === "status") {
+			const id = [...session.handedBack].at(-1) ?? "none";
+			turns.unshift({ tools: [{ name: "session_call_status", args: { id } }], during });
 		}
 		if (end === "stopped before a retry") turns.push({ fails: "503", during: () => pi.abort() });
 		const isFirst = turns.length === 0 || (step.tools === 0 && call === undefined);
@@ -471,9 +514,20 @@ class World {
 		await pass(0);
 	}
 
-	/** Says, from now on, whether a call of the ask tool goes on. */
-	#watchAsk({ tools }: FakePi): () => boolean {
-		const name = "session_mail_ask";
+	/** Ends the oldest call that goes on. */
+	#endCall({ jobs, isDead }: Host, how: "done" | "failed"): boolean {
+		const job = isDead ? undefined : jobs.find(({ isStopped }) => !isStopped);
+		if (job === undefined) return false;
+		jobs.splice(jobs.indexOf(job), 1);
+		const call = this.#model.calls.get(job.command);
+		if (call !== undefined) call.hasEnded = true;
+		if (how === "done") job.end(job.command);
+		else job.fail(job.command);
+		return true;
+	}
+
+	/** Says, from now on, whether a call of a tool goes on. */
+	#watch({ tools }: FakePi, name: string): () => boolean {
 		const tool = tools.get(name);
 		let isWaiting = false;
 		if (tool === undefined) return () => false;
@@ -535,8 +589,10 @@ class World {
 		const pid = this.#nextPid++;
 		const place =
 			session.file !== undefined ? { file: session.file } : { id: session.address, isSaved: session.isSaved };
+		const { jobs, host: hostOfCalls } = callsHost();
 		const host: Host = {
 			pid,
+			jobs,
 			isDead: false,
 			hasFailed: false,
 			dies: undefined,
@@ -549,11 +605,13 @@ class World {
 			pi: new FakePi({
 				...place,
 				mode: "tui",
+				builtIns: ["bash"],
 				extensions: [
 					(pi) =>
 						sessionMail(
 							pi,
 							this.#machineOf(session, pid, () => host),
+							(settings, file) => createCalls(pi, hostOfCalls, settings, file),
 						),
 					(pi: ExtensionAPI) => pi.on("turn_end", () => (host.drops ? { entries: [] } : undefined)),
 				],
@@ -598,6 +656,7 @@ class World {
 			session.takenOver.set(key, times);
 			hold(times <= 1 + session.crashes, () => `${session.address} announced ${key} ${times} times`);
 			Reflect.set(payload, "handled", true);
+			if (envelope.x?.call !== undefined) this.#buried.add(envelope.x.call.id);
 			if (envelope.kind === "reply") this.#model.answered({ ...envelope, inReplyTo: envelope.in_reply_to }, true);
 		});
 	}
@@ -614,7 +673,8 @@ class World {
 				const tag = /^mail \d+$/m.exec(text)?.[0];
 				if (tag !== undefined) this.#given(session, host, tag);
 				if (batch.at !== Date.now()) batch = { at: Date.now(), wakes: false };
-				const isQuiet = this.#model.mails.get(tag ?? "")?.isQuiet === true;
+				const wasSeen = text.endsWith("You have read its result already.");
+				const isQuiet = wasSeen || this.#model.mails.get(tag ?? "")?.isQuiet === true;
 				batch.wakes ||= !isQuiet;
 				if (!startsRun) continue;
 				if (!batch.wakes) host.pi.errors.push(`quiet mail alone started a run in ${session.address}: ${tag}`);
@@ -703,7 +763,9 @@ class World {
 		const folder = join(machine.home, "forks");
 		mkdirSync(folder, { recursive: true });
 		const manager = SessionManager.forkFrom(session.file, folder, folder, { id: addressOf(3) });
-		const fork = { ...newSession(addressOf(3), true), file: manager.getSessionFile() };
+		this.#read(session);
+		const copied = new Set(session.handedBack);
+		const fork = { ...newSession(addressOf(3), true), file: manager.getSessionFile(), copied };
 		this.#sessions.push(fork);
 		await this.#start(fork, "fork");
 	}
@@ -737,7 +799,7 @@ class World {
 			processes: this.#processesOf(pid),
 			now: () => this.#now(),
 			root: () => this.#root,
-			settingsFile: () => join(machine.home, "settings.json"),
+			settingsFile: () => this.#settingsFile,
 			whileAlone: (_root, work) => work(() => {}),
 		};
 	}
@@ -810,7 +872,7 @@ class World {
 		for (const name of namesIn(cur).filter((found) => found.endsWith(".reason"))) {
 			const reply = envelopeIn(join(cur, name.slice(0, -".reason".length)));
 			// Its folder may be pruned afterwards.
-			if (reply !== undefined) this.#buried.add(reply.id);
+			if (reply !== undefined) this.#buried.add(reply.x?.call?.id ?? reply.id);
 			if (session.crashes >= 3 && reply?.kind === "reply")
 				this.#model.answered({ ...reply, inReplyTo: reply.in_reply_to }, true);
 		}
@@ -877,10 +939,14 @@ class World {
 			const [host] = session.hosts;
 			if (host === undefined) return;
 			session.shown = [];
+			session.handedBack.clear();
 			for (const entry of host.pi.session.getEntries()) this.#readEntry(session, entry);
 			return;
 		}
-		if (session.readBytes === 0) session.shown = [];
+		if (session.readBytes === 0) {
+			session.shown = [];
+			session.handedBack.clear();
+		}
 		const size = statSync(session.file).size;
 		if (size === session.readBytes) return;
 		const text = readFileSync(session.file).subarray(session.readBytes).toString();
@@ -890,6 +956,10 @@ class World {
 
 	#readEntry(session: Session, entry: unknown): void {
 		const { address } = session;
+		if (at(entry, "message", "toolName") === "bash") {
+			const [id] = /call-[a-z0-9]{16}/.exec(JSON.stringify(entry)) ?? [];
+			if (id !== undefined && !session.copied.has(id)) session.handedBack.add(id);
+		}
 		const details = at(entry, "details", "mail") ?? at(entry, "message", "details", "mail");
 		if (at(details, "address") === address) {
 			const shown: Shown = {
@@ -899,6 +969,7 @@ class World {
 				firstLine: String(at(details, "firstLine")),
 				inReplyTo: texts(at(details, "inReplyTo")),
 				as: "entry",
+				call: /^\[mailbox\] Your call (call-\w+) /.exec(String(at(entry, "content")))?.[1],
 			};
 			session.shown.push(shown);
 			if (shown.kind === "reply") this.#model.answered({ ...shown, to: address }, true);
@@ -976,7 +1047,32 @@ class World {
 			if (mayBury && this.#isDead(mail)) continue;
 			hold(this.#model.isAnswered(mail), () => `${mail.tag} (${mail.kind}) to ${mail.to} has no answer`);
 		}
-		for (const session of this.#sessions) this.#holdClosed(session);
+		for (const session of this.#sessions) {
+			this.#holdCalls(session);
+			this.#holdClosed(session);
+		}
+	}
+
+	/** Each call that its model knows of was told of, and as done when nothing has gone wrong. */
+	#holdCalls(session: Session): void {
+		const { address, handedBack, shown, isOver, mayBury, crashes, hadSecond } = session;
+		if (isOver) return;
+		const results = new Set(shown.map(({ call }) => call));
+		for (const id of handedBack) {
+			const isDead = (mayBury || crashes >= 3 || session.takenOver.size > 0) && this.#buried.has(id);
+			hold(results.has(id) || isDead, () => `${address} was never told of ${id}`);
+		}
+		if (crashes > 0 || hadSecond || session.takenOver.size > 0) return;
+		// Of one whose process is gone nothing is known but that; one that a session ends is cancelled.
+		const isGone = shown.some(({ call, firstLine }) => call !== undefined && firstLine === "(no output)");
+		hold(!isGone, () => `${address} was told that a process of it was gone`);
+		for (const call of this.#model.calls.values()) {
+			if (call.address !== address || !call.hasEnded || !call.isHandedBack) continue;
+			hold(
+				shown.some(({ firstLine }) => firstLine === call.tag),
+				() => `the result of ${call.tag} of ${address} is lost`,
+			);
+		}
 	}
 
 	#isDead(mail: ModelMail): boolean {
@@ -1009,6 +1105,7 @@ class World {
 		const { cur, new: inbox, sent } = this.#boxes(address);
 		return [
 			...namesIn(inbox),
+			...namesIn(join(this.#root, address, "calls")).filter((name) => name.endsWith(".json")),
 			...namesIn(cur).filter((name) => name.endsWith(".open")),
 			// One that lay in a folder that was aside during the start is finished by the next.
 			...namesIn(sent).filter((name) => name.endsWith(".part") && !mayMiscount),
@@ -1043,6 +1140,7 @@ class World {
 		// For a process that takes a session over, and reads its file first.
 		await pass(3000);
 		for (const { pi } of this.#hosts()) await pi.type("/mailbox on");
+		for (const host of this.#hosts()) while (this.#endCall(host, "done")) await pass(0);
 		await this.#playAll();
 		await this.#complete();
 		// What is not on the branch any more is held at a start, and answered by the next run.
@@ -1086,6 +1184,10 @@ class World {
 		return session;
 	}
 
+	get #settingsFile(): string {
+		return join(machine.home, "settings.json");
+	}
+
 	#addressOf(whom: number | "peer"): string {
 		return whom === "peer" ? peerAddress : this.#session(whom).address;
 	}
@@ -1113,6 +1215,8 @@ function newSession(address: string, isSaved: boolean): Session {
 		hadFault: false,
 		mayMiscount: false,
 		mayBury: false,
+		handedBack: new Set(),
+		copied: new Set(),
 		takenOver: new Map(),
 		endedWith: new Map(),
 	};

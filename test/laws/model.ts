@@ -25,6 +25,18 @@ export interface Shown {
 	readonly inReplyTo: readonly string[];
 	/** In the conversation, taken over by a listener, or answered without having been read. */
 	readonly as: "entry" | "taken" | "answered unread";
+	/** Of the result of a call: that call. */
+	readonly call?: string | undefined;
+}
+
+/** A call that a session's model has made. Its result names it. */
+export interface ModelCall {
+	readonly tag: string;
+	readonly address: string;
+	/** Whether its model was given its turn back. */
+	isHandedBack: boolean;
+	/** Whether it has ended by itself, in a process that could tell. */
+	hasEnded: boolean;
 }
 
 /** A reply, wherever it was seen. */
@@ -49,6 +61,7 @@ export function hold(isTrue: boolean, law: () => string): void {
 /** What must be true of all mail, from what was sent and what is seen. Knows nothing of files and sessions. */
 export class Model {
 	readonly mails = new Map<string, ModelMail>();
+	readonly calls = new Map<string, ModelCall>();
 	/** The reply to each request and ask, by its id: planned, and arrived. */
 	readonly #answers = new Map<string, Answer>();
 	readonly #arrived = new Set<string>();
@@ -65,6 +78,14 @@ export class Model {
 		const mail: ModelMail = { tag, from, to, kind, isQuiet, inReplyTo, id: undefined, state: "open" };
 		this.mails.set(tag, mail);
 		return mail;
+	}
+
+	/** A call that is about to be made. */
+	calling(address: string): ModelCall {
+		const tag = `call ${this.calls.size + 1}`;
+		const call: ModelCall = { tag, address, isHandedBack: false, hasEnded: false };
+		this.calls.set(tag, call);
+		return call;
 	}
 
 	/** The requests and asks that were accepted and that a reply has to answer. */
@@ -103,6 +124,7 @@ export class Model {
 	/** A conversation holds nothing twice, nothing that was not sent to it, and nothing that was not sent at all. */
 	judge(address: string, shown: readonly Shown[]): void {
 		const keys = new Map<string, Shown>();
+		const results = new Set<string>();
 		for (const item of shown) {
 			const key = `${item.from} ${item.id}`;
 			const other = keys.get(key);
@@ -110,6 +132,15 @@ export class Model {
 			keys.set(key, item);
 			const mail = this.mails.get(item.firstLine);
 			if (item.as !== "entry") continue;
+			if (item.kind === "result") {
+				hold(item.from === address, () => `${address} has the result of another's call: ${item.firstLine}`);
+				hold(!results.has(item.call ?? ""), () => `${address} has two results of ${item.call}`);
+				results.add(item.call ?? "");
+				const call = this.calls.get(item.firstLine);
+				const isTrue = call === undefined || (call.address === address && call.hasEnded);
+				hold(isTrue, () => `${address} has a result of ${item.firstLine}, which has not ended`);
+				continue;
+			}
 			if (mail === undefined) {
 				hold(item.kind === "reply", () => `${address} has a ${item.kind} that nobody sent: ${item.firstLine}`);
 				continue;

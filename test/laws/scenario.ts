@@ -1,6 +1,15 @@
 import { randomUUID } from "node:crypto";
-import { readFileSync, renameSync, rmSync, utimesSync, writeFileSync, writeSync } from "node:fs";
-import { join } from "node:path";
+import {
+	mkdirSync,
+	readdirSync,
+	readFileSync,
+	renameSync,
+	rmSync,
+	utimesSync,
+	writeFileSync,
+	writeSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { mock } from "node:test";
 import { setImmediate as soon } from "node:timers/promises";
 import { boxesOf, makeBoxes } from "../../src/mail/boxes.ts";
@@ -8,11 +17,13 @@ import type { Delivered, Draft } from "../../src/mail/deliver.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import { openMailbox } from "../../src/mail/mailbox.ts";
 import { mailRoot } from "../../src/mail/root.ts";
+import { settingsPath } from "../../src/mail/settings.ts";
 import { type Note, noteType } from "../../src/session/ledger.ts";
+import { callsHost } from "../support/calls.ts";
 import { type FakePi, type FakePiOptions, machine, startFakePi } from "../support/fake-pi.ts";
 import { waitForTrace } from "../support/strace.ts";
 import { packageHere } from "./package-here.ts";
-import { alice, bob, carol, dave, eve, receiptOf, sessionFile } from "./tree.ts";
+import { alice, approveAll, bob, carol, dave, eve, receiptOf, sessionFile } from "./tree.ts";
 
 /**
  * The program that the kill suite kills: `node scenario.ts NAME FOLDER`. It hosts sessions on the real disk, prepares in
@@ -119,7 +130,61 @@ const scenarios: { readonly [name: string]: () => Promise<unknown> } = {
 		const pi = await startedSession({ file: sessionFile(machine.home, alice) });
 		await pi.run({ prompt: "go on", turns: [{ tools: 1 }] });
 	},
+	/** One of two calls that are handed back ends in the middle of the run, and the other after it. */
+	async "hand back"() {
+		set({ rules: [{ tool: "bash", attachSeconds: 0 }] });
+		const pi = await idleSession();
+		waitForTrace();
+		await callBash(pi, ["make", "test"], () => endJob(0));
+		await endJob(1);
+		await playRuns(pi);
+	},
+	/** A pause by mail, and a cancel of one of two calls; the other ends by itself. */
+	async control() {
+		set({ rules: [{ tool: "bash", attachSeconds: 0 }] });
+		await closedSession(bob);
+		const pi = await idleSession();
+		await callBash(pi, ["make", "test"]);
+		const [open = ""] = readdirSync(join(boxesOf(mailRoot(), alice).folder, "calls"));
+		const calls = [basename(open, ".json")];
+		send({ kind: "control", body: "pause", control: { op: "pause" } });
+		send({ kind: "control", body: "cancel", control: { op: "cancel", calls } });
+		waitForTrace();
+		pi.events.emit("message:scan", {});
+		for (const index of host.jobs.keys()) await endJob(index);
+	},
+	/** A call that is asked about, approved by another process, and made. */
+	async ticket() {
+		set(asksAboutBash);
+		const pi = await idleSession();
+		waitForTrace();
+		await askAboutBash(pi);
+		approve();
+		await soon();
+	},
+	/** Not to be killed: leaves a call that is asked about. */
+	async "before grant"() {
+		set(asksAboutBash);
+		await askAboutBash(await idleSession());
+	},
+	/** What an earlier process has asked about is approved; the model is told so, and makes the call. */
+	async grant() {
+		const pi = await startedSession({ file: sessionFile(machine.home, alice) });
+		mock.timers.tick(1000);
+		await playRuns(pi);
+		waitForTrace();
+		approve();
+		await callBash(pi, ["make"], async () => {
+			await soon();
+			end();
+		});
+	},
 };
+
+const asksAboutBash = { permissions: { rules: [{ pattern: "bash", behavior: "ask", attachSeconds: 0 }] } };
+
+/** The calls of bash write a receipt, too. */
+const host = callsHost(() => writeSync(1, "made\n"));
 
 const [, , name = "", folder = ""] = process.argv;
 // No look that a slow machine would do in between: each run makes the same calls.
@@ -145,7 +210,7 @@ async function idleSession(address = alice): Promise<FakePi> {
 /** A session that has taken in what was left. */
 async function startedSession(options: FakePiOptions): Promise<FakePi> {
 	const { promise: hasPruned, resolve } = Promise.withResolvers<void>();
-	const pi = await startFakePi({ ...options, extensions: [packageHere(resolve)] });
+	const pi = await startFakePi({ ...options, extensions: [packageHere(resolve, host)], builtIns: ["bash"] });
 	await hasPruned;
 	return pi;
 }
@@ -174,6 +239,47 @@ function send(draft: Partial<Draft>, from = bob): Delivered {
 
 function writeReceipt(id: string): void {
 	writeSync(1, receiptOf(id));
+}
+
+/** Sets what stands around the calls of models. */
+function set(toolPolicy: object): void {
+	mkdirSync(dirname(settingsPath()), { recursive: true });
+	writeFileSync(settingsPath(), JSON.stringify({ toolPolicy }));
+}
+
+/** A run that calls bash so often. */
+function callBash(pi: FakePi, commands: readonly string[], during?: () => unknown): Promise<void> {
+	const tools = commands.map((command) => ({ name: "bash", args: { command } }));
+	// One that mail has started is played instead.
+	return pi.run({ ...(!pi.hasRunToPlay && { prompt: "build it" }), turns: [{ tools, ...(during && { during }) }] });
+}
+
+/** Ends a call of bash, unless it was stopped; what follows happens. */
+async function endJob(index: number): Promise<void> {
+	await soon();
+	host.jobs[index]?.end("built");
+	await soon();
+}
+
+async function askAboutBash(pi: FakePi): Promise<void> {
+	await callBash(pi, ["make"]);
+	writeSync(1, "asked\n");
+}
+
+/** Approves what waits, and lets the session see that. */
+function approve(): void {
+	approveAll();
+	writeSync(1, "approved\n");
+	mock.timers.tick(1000);
+}
+
+/** Plays what mail has started, or is about to. */
+async function playRuns(pi: FakePi): Promise<void> {
+	await soon();
+	while (pi.hasRunToPlay) {
+		await pi.run();
+		await soon();
+	}
 }
 
 /** As pruning does, but under a name that is the same in each run: folders are walked in the order of names. */

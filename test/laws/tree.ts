@@ -1,5 +1,9 @@
+import { randomUUID } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { nodeDisk } from "../../src/mail/disk.ts";
+import { mailRoot } from "../../src/mail/root.ts";
+import { pendingIn, storeOf } from "../../src/policy/all-tickets.ts";
 import type { Call } from "../support/strace.ts";
 
 /** The session of the process that is killed. */
@@ -38,6 +42,21 @@ export function receiptsIn(output: string): string[] {
 	return [...output.matchAll(/^sent (\S+)$/gm)].map(([, id = ""]) => id);
 }
 
+/** Approves every call that waits for a decision, as `pi-session-mail approve` does; how many these were. */
+export function approveAll(): number {
+	const root = { disk: nodeDisk(), root: mailRoot(), now: Date.now };
+	const failed = (error: unknown) => {
+		throw error;
+	};
+	const waiting = pendingIn(root, failed);
+	for (const { id } of waiting) {
+		const by = { kind: "person", who: "a person at a shell" } as const;
+		const made = storeOf(root, id)?.decide(id, { decision_id: randomUUID(), action: "resume", by, at: Date.now() });
+		if (made?.ok !== true) throw new Error(made?.message ?? `${id} is gone`);
+	}
+	return waiting.length;
+}
+
 const names = new Map(Object.entries({ alice, bob, carol, dave, eve }).map(([name, address]) => [address, name]));
 
 /** A call as a few words without what differs from run to run: `rename bob/tmp/N-ID.json bob/new/N-ID.json`. */
@@ -47,6 +66,7 @@ export function shapeOf({ name, paths }: Call, folder: string): string {
 			.slice(folder.length + 1)
 			.replace(/^state\/pi-session-mail\/?/, "")
 			.replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])/g, (id) => names.get(id) ?? "ID")
+			.replace(/(?<=(call|ticket)-)[0-9a-z]{16}(\.[0-9a-z]{16})?/g, "ID")
 			.replace(/\d{5,}(-[0-9a-z]{16})?/g, "N")
 			.replace(/^sessions.*_/, "sessions/"),
 	);

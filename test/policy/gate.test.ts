@@ -1,10 +1,11 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { afterEach, expect, test, vi } from "vitest";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
-import { toolPolicySchema } from "../../src/mail/tool-policy.ts";
+import { askAboutAll, toolPolicySchema } from "../../src/mail/tool-policy.ts";
 import { createGate, type GateParts } from "../../src/policy/gate.ts";
 import { openTicketStore } from "../../src/policy/tickets.ts";
 import type { PolicyParts } from "../../src/session/calls.ts";
+import { fakeTurn } from "../support/calls.ts";
 import { fail, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
 
 afterEach(() => {
@@ -12,11 +13,12 @@ afterEach(() => {
 });
 
 /** A session's gate, a person who answers its dialogs, and what the session was told. */
-function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder?: string } = {}) {
-	vi.useFakeTimers();
-	const { disk = nodeDisk(), folder = temporaryFolder(), ...parts } = given;
+function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder?: string; hasUI?: boolean } = {}) {
+	if (!vi.isFakeTimers()) vi.useFakeTimers();
+	const { disk = nodeDisk(), folder = temporaryFolder(), hasUI = true, ...parts } = given;
 	const warnings: string[] = [];
 	const told: string[] = [];
+	const notices: string[] = [];
 	const dialogs: { title: string; answer: (choice: string | undefined) => void }[] = [];
 	const clock = { now: startMs };
 	const session = {
@@ -27,15 +29,15 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 		warn: (text: string) => warnings.push(text),
 	} as unknown as PolicyParts;
 	const gate = createGate({
-		...{ session, policy: () => toolPolicySchema.parse(policy), projectPermissions: () => undefined },
-		...{ isWrapped: () => false, signalOf: () => undefined, addRule: () => {}, settingsFile: "settings" },
+		...{ session, policy: () => toolPolicySchema.parse(policy), projectPolicy: () => undefined },
+		...{ isWrapped: () => false, outerOf: () => undefined, addRule: () => {}, settingsFile: "settings" },
 		callTool: async (name) => JSON.stringify(hookSays[name]),
 		warn: (text) => warnings.push(text),
 		...parts,
 	});
 	const run = new AbortController();
 	const ctx = {
-		...{ hasUI: true, cwd: folder, signal: run.signal },
+		...{ hasUI, cwd: folder, signal: run.signal },
 		ui: {
 			select: (title: string, _ways: string[], { signal }: { signal: AbortSignal }) =>
 				new Promise((resolve) => {
@@ -43,17 +45,19 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 					signal.addEventListener("abort", () => resolve(undefined));
 				}),
 			confirm: async () => true,
+			notify: (text: string) => notices.push(text),
 		},
 	} as unknown as ExtensionContext;
 	const call = (tool: string, input: Record<string, unknown> = {}, toolCallId = "c") =>
 		gate.toolCall({ type: "tool_call", toolName: tool, toolCallId, input } as never, ctx);
 	const store = openTicketStore(nodeDisk(), folder, () => clock.now);
-	return { gate, ctx, run, call, store, warnings, told, dialogs, clock, folder };
+	return { gate, ctx, run, call, store, warnings, told, notices, dialogs, clock, folder };
 }
 
 const hookSays: Record<string, object> = {
 	rewrites: { action: "continue", arguments: { command: "safe" } },
 	defers: { action: "defer", reason: "look at it" },
+	answers: { action: "answer", result: "by the hook" },
 	denies: { action: "deny", message: "never" },
 };
 
@@ -68,11 +72,7 @@ test("an interrupt leaves the wait of a call that can be handed back alone", asy
 		content: [{ type: "text", text: "made" }],
 		details: undefined,
 	}));
-	const result = work(
-		new AbortController().signal,
-		() => {},
-		() => {},
-	);
+	const result = work(new AbortController().signal, () => {}, fakeTurn());
 	await later();
 	gate.interrupt();
 	const [ticket] = store.listPending();
@@ -114,7 +114,7 @@ test("what a person always allows is allowed for the session where the settings 
 });
 
 test("what a person allows for the session holds for what the project asks about as well", async () => {
-	const { call, dialogs } = setUp({}, { projectPermissions: () => ({ default: "ask", rules: [] }) });
+	const { call, dialogs } = setUp({}, { projectPolicy: () => toolPolicySchema.parse(asks) });
 	const outcome = call("mcp__a__b");
 	await later();
 	dialogs[0]?.answer("Allow for this session");
@@ -128,7 +128,7 @@ test("what a person allows for the session holds for what the project asks about
 
 test("a call that another one made ends its wait when that is cancelled, and cannot be approved after that", async () => {
 	const stop = new AbortController();
-	const { call, store } = setUp(asks, { signalOf: () => stop.signal });
+	const { call, store } = setUp(asks, { outerOf: () => ({ signal: stop.signal, turn: fakeTurn() }) });
 	const outcome = call("mcp__a__b", {}, "parent/1");
 	await later();
 	expect(store.listPending()).toHaveLength(1);
@@ -159,6 +159,7 @@ test("an approval that nobody has used for as long as a question may wait is non
 	const by = { kind: "person", who: "Ann" } as const;
 	store.decide(ticket?.id ?? "", { decision_id: "d", action: "resume", by, at: startMs });
 	const again = setUp(asks, { folder });
+	again.gate.takeInLeft();
 	again.clock.now = clock.now + 25 * 60 * 60 * 1000;
 	again.call("mcp__a__b");
 	await later(1000);
@@ -185,11 +186,7 @@ test("SMB-063 a hook after a call is told of one that threw, and Esc ends it", a
 	});
 	const work = gate.around("c", { tool: "bash", args: {} }, ctx, () => Promise.reject(new Error("exit code 1")));
 	const stop = new AbortController();
-	const result = work(
-		stop.signal,
-		() => {},
-		() => {},
-	);
+	const result = work(stop.signal, () => {}, fakeTurn());
 	const outcome = expect(result).rejects.toThrow("exit code 1");
 	await later();
 	expect(saw).toMatchObject([{ status: "failed", result: [{ text: "exit code 1" }] }]);
@@ -202,5 +199,159 @@ test("a hook that is a tool is said not to work yet", () => {
 	const { gate, ctx } = setUp(hooks("denies"));
 	expect(gate.problems(ctx, ["bash"], () => true)).toEqual([
 		"wrapper 1 (*) has a tool as a hook, which does not work yet, so these calls are denied: use a command",
+	]);
+});
+
+const approved = { action: "resume", by: { kind: "person", who: "Ann" }, at: startMs } as const;
+
+test.each([
+	["the one that waits for it", 1600],
+	["the other one", 1200],
+])(
+	"L2 of two processes on a session either the call is made or its approval comes as mail: first looks %s",
+	async (_, at) => {
+		const waiting = setUp(asks);
+		const outcome = waiting.call("mcp__a__b");
+		await later(500);
+		const other = setUp(asks, { folder: waiting.folder });
+		other.gate.takeInLeft();
+		await later(at - 500);
+		const [ticket] = waiting.store.listPending();
+		waiting.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved });
+		await later(3000);
+		const isMade = (await outcome) === undefined;
+		expect([isMade, other.told.length]).toEqual(at === 1600 ? [true, 0] : [false, 1]);
+		// What came as mail lets the call be made once.
+		expect(other.store.takeGrant("mcp__a__b", {}) !== undefined).toBe(!isMade);
+	},
+);
+
+test("a process that does not receive the session's mail tells nothing of what others have asked", async () => {
+	const waiting = setUp(asks);
+	const outcome = waiting.call("mcp__a__b");
+	await later(500);
+	const other = setUp(asks, { folder: waiting.folder });
+	await later(700);
+	const [ticket] = waiting.store.listPending();
+	waiting.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved });
+	await later(3000);
+	expect([await outcome, other.told]).toEqual([undefined, []]);
+});
+
+/** A call of a wrapped tool that is asked about, whose model waits until the turn is given back. */
+function around({ gate, ctx, call }: ReturnType<typeof setUp>, id: string) {
+	const turn = fakeTurn();
+	async function begin(): Promise<void> {
+		await call("bash", { command: id }, id);
+		const made = { content: [{ type: "text" as const, text: "made" }], details: undefined };
+		const work = gate.around(id, { tool: "bash", args: { command: id } }, ctx, async () => made);
+		work(new AbortController().signal, () => {}, turn).catch(() => {});
+		await later();
+	}
+	return { turn, begin };
+}
+
+test("L3 the dialog of a call that is handed back closes, the person is told where to decide, and the next one is shown", async () => {
+	const session = setUp(asks, { isWrapped: () => true });
+	const { dialogs, notices, store } = session;
+	const first = around(session, "first");
+	await first.begin();
+	await around(session, "second").begin();
+	// One at a time, as long as both are waited for.
+	expect(dialogs).toHaveLength(1);
+	first.turn.giveBack("still running after 1 s");
+	await later();
+	expect(dialogs.map(({ title }) => title)).toEqual([
+		expect.stringContaining("bash: first"),
+		expect.stringContaining("bash: second"),
+	]);
+	const id = store.listPending().find(({ callId }) => callId === "first")?.id;
+	expect(notices).toEqual([
+		`This call still waits for your decision, and the model goes on: bash: first\nDecide in /mailbox, tab Approvals, or with: pi-session-mail approve ${id}`,
+	]);
+});
+
+test("L3 the dialog of a call that nobody waits for gives way to the next one", async () => {
+	const session = setUp(asks, { isWrapped: () => true });
+	const behind = around(session, "behind");
+	behind.turn.giveBack("at once");
+	await behind.begin();
+	expect([session.dialogs.length, session.notices]).toEqual([1, []]);
+	await around(session, "next").begin();
+	expect(session.dialogs[1]?.title).toContain("bash: next");
+	expect(session.notices).toEqual([expect.stringContaining("bash: behind")]);
+});
+
+test("a person who puts a question aside that no model waits for is told where to decide", async () => {
+	const session = setUp(asks, { isWrapped: () => true });
+	const behind = around(session, "behind");
+	behind.turn.giveBack("at once");
+	await behind.begin();
+	session.dialogs[0]?.answer(undefined);
+	await later();
+	expect(session.notices).toEqual([expect.stringContaining("bash: behind")]);
+	expect(session.store.listPending()).toHaveLength(1);
+});
+
+test("a dialog is not opened for a call that was stopped before, and its ticket is cancelled", async () => {
+	const { gate, ctx, call, store, dialogs } = setUp(asks, { isWrapped: () => true });
+	await call("bash");
+	const work = gate.around("c", { tool: "bash", args: {} }, ctx, () => expect.fail("it was made"));
+	const result = work(AbortSignal.abort(), () => {}, fakeTurn());
+	await expect(result).rejects.toThrow("stopped before anybody decided");
+	expect([dialogs, store.listPending()]).toEqual([[], []]);
+});
+
+test("where nobody can be asked, the file that is broken is named", async () => {
+	const policy = () => askAboutAll("/home/me/session-mail.json is broken at line 3");
+	const { call } = setUp({}, { policy, hasUI: false });
+	expect(await call("bash")).toEqual({
+		block: true,
+		reason:
+			"Tool 'bash' was to be asked about (the default of the settings, since /home/me/session-mail.json is broken at line 3), and nobody can be asked here.",
+	});
+	const project = setUp({}, { projectPolicy: () => askAboutAll("it is broken"), hasUI: false });
+	expect(await project.call("bash")).toMatchObject({
+		reason: expect.stringContaining("the default of the project's settings, since it is broken"),
+	});
+});
+
+test("a dialog, its ticket and the reason of a verdict call a tool by its label, too", async () => {
+	const { call, dialogs, store, gate, ctx } = setUp({
+		...asks,
+		wrappers: [{ match: { tool: "mcp__*" }, label: "remote" }],
+	});
+	call("mcp__a__b", { text: "hello" });
+	await later();
+	expect(dialogs[0]?.title).toContain("\nremote (mcp__a__b): hello\n");
+	expect(store.listPending()).toMatchObject([{ tool: "mcp__a__b", label: "remote" }]);
+	expect(gate.explain({ tool: "mcp__a__b", args: {} }, ctx)[0]).toContain(
+		"This call of remote (mcp__a__b) is asked about",
+	);
+});
+
+test("what a hook answers for a call of a wrapped tool is given by the tool, which is not made", async () => {
+	const wrappers = [{ match: { tool: "*" }, before: { tool: "answers" } }];
+	const { call, gate, ctx } = setUp({ wrappers }, { isWrapped: (tool) => tool === "bash" });
+	expect(await call("bash")).toBeUndefined();
+	expect(gate.given("c")).toMatchObject({ content: [{ text: "by the hook" }] });
+	expect(await call("mcp__a__b", {}, "d")).toEqual({ block: true, reason: "by the hook" });
+	const problems = () => gate.problems(ctx, ["bash"], () => true).filter((text) => text.includes("as an error"));
+	expect(problems()).toEqual([]);
+	// Nobody can make a result of that of a script's call.
+	await gate.toolCall(
+		{ type: "tool_call", toolName: "mcp__a__b", toolCallId: "e/1", parentToolCallId: "e", input: {} } as never,
+		ctx,
+	);
+	expect(problems()).toEqual([expect.stringContaining("a call of mcp__a__b reached the script")]);
+});
+
+test("only a rule that asks says how long its decision is waited for", () => {
+	const rule = (pattern: string, behavior: string) => ({ pattern, behavior, attachSeconds: 3 });
+	const { gate, ctx } = setUp({ permissions: { rules: [rule("bash", "ask"), rule("read", "allow")] } });
+	expect(["bash", "read", "edit"].map((tool) => gate.attachMsFor({ tool, args: {} }, ctx))).toEqual([
+		3000,
+		undefined,
+		undefined,
 	]);
 });

@@ -1,11 +1,11 @@
-import { writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import * as z from "zod/mini";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import { defaultSettings, openSettings } from "../../src/mail/settings.ts";
 import { defaultTicketTtlHours, toolPolicySchema } from "../../src/mail/tool-policy.ts";
-import { temporaryFolder } from "../support/disk.ts";
+import { fail, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
 
 /** What is read of a settings file with this tool policy, and the warnings. */
 function read(toolPolicy: unknown) {
@@ -78,15 +78,116 @@ test.each([
 	["ticketTtlHours", { permissions: {}, ticketTtlHours: 0 }],
 ])("a slip at %s is named there, and every call is then asked about", (path, toolPolicy) => {
 	const { toolPolicy: holds, warnings } = read(toolPolicy);
-	expect(holds).toEqual({ rules: [], maxCalls: 4, permissions: { default: "ask", rules: [] } });
+	expect(holds).toMatchObject({ rules: [], maxCalls: 4, permissions: { default: "ask", rules: [] } });
 	expect(warnings).toEqual([
-		expect.stringMatching(`^toolPolicy.${path} cannot be .*, so every call of a tool is asked about$`),
+		expect.stringMatching(
+			`^toolPolicy.${path} cannot be .*, so every call of a tool is asked about until it is mended \\(line 1\\)$`,
+		),
 	]);
 });
 
-test("a policy that forbids nothing is passed over when it is not valid, however much is wrong with it", () => {
+test("a slip in a policy that seems to forbid nothing is one in any policy, and the first of several is named", () => {
 	const { toolPolicy, warnings } = read({ rules: [{ tool: 1 }], maxCalls: "x" });
-	expect(toolPolicy).toBe(undefined);
-	expect(warnings).toEqual(["toolPolicy.rules.0.tool cannot be 1, so its default holds"]);
-	expect(read(7)).toEqual({ toolPolicy: undefined, warnings: ["toolPolicy cannot be 7, so its default holds"] });
+	expect(toolPolicy?.permissions?.default).toBe("ask");
+	expect(warnings).toEqual([
+		expect.stringMatching(/^toolPolicy.rules.0.tool cannot be 1, so every call .* \(line 1\)$/),
+	]);
+	expect(read({ permisions: { default: "deny" } }).toolPolicy?.permissions?.default).toBe("ask");
+	expect(read(7).toolPolicy?.permissions?.default).toBe("ask");
+});
+
+describe("while the file is broken", () => {
+	const policy = { permissions: { default: "deny", rules: [{ pattern: "read", behavior: "allow" }] } };
+	const good = `{\n\t"toolPolicy": ${JSON.stringify(policy)}\n}`;
+
+	/** A settings file, and what is read of it after each change, by a reader of its own. */
+	function setUp() {
+		const file = join(temporaryFolder(), "session-mail.json");
+		let code: string | undefined;
+		const disk = watchedDisk(({ name }) => {
+			if (code !== undefined && name === "read") fail(code);
+		});
+		let now = startMs;
+		function read() {
+			const warnings: string[] = [];
+			const warn = (text: string) => warnings.push(text.replaceAll(file, "FILE"));
+			const { toolPolicy } = openSettings({ disk, file, now: () => now, warn }).read();
+			return { toolPolicy, warnings };
+		}
+		return {
+			read,
+			save: (text: string) => writeFileSync(file, text),
+			remove: () => rmSync(file),
+			breakDisk: (with_: string | undefined) => {
+				code = with_;
+			},
+			/** What holds when it is read now, and once nobody can be saving it any more. */
+			later() {
+				const first = read();
+				now += 2000;
+				return { first, ...read() };
+			},
+		};
+	}
+
+	const slips: [string, (at: ReturnType<typeof setUp>) => void, string][] = [
+		["is not JSON", (at) => at.save(good.replace("}\n}", "},\n]")), "is not used: it is not JSON (line 3), so"],
+		["is empty", (at) => at.save(""), "is not used: it is not JSON (line 1), so"],
+		["is a list", (at) => at.save("[]"), "is not used: it is not a JSON object, so"],
+		["is not of the schema", (at) => at.save(good.replace('"allow"', '"alow"')), 'behavior cannot be "alow", so'],
+		["cannot be read", (at) => at.breakDisk("EIO"), "is not used: EIO"],
+	];
+	test.each(slips)("L2 one that %s, the last good policy holds, and that is said", (_, slip, said) => {
+		const at = setUp();
+		at.save(good);
+		expect(at.read()).toMatchObject({ toolPolicy: policy, warnings: [] });
+		slip(at);
+		const { first, toolPolicy, warnings } = at.later();
+		expect([first.toolPolicy, toolPolicy]).toEqual([expect.objectContaining(policy), expect.objectContaining(policy)]);
+		expect(toolPolicy).not.toHaveProperty("brokenBecause");
+		expect(warnings).toEqual([expect.stringContaining(said)]);
+		expect(warnings[0]).toContain("the last good toolPolicy holds until it is mended");
+		at.breakDisk(undefined);
+		at.save('{ "toolPolicy": {} }');
+		expect(at.read()).toEqual({ toolPolicy: { rules: [], maxCalls: 4 }, warnings: [] });
+	});
+
+	test.each([
+		["is not JSON", (at: ReturnType<typeof setUp>) => at.save(`${good}}`), "FILE is broken at line 3"],
+		[
+			"is not of the schema",
+			(at: ReturnType<typeof setUp>) => at.save(good.replace("deny", "no")),
+			"FILE is broken at line 2",
+		],
+		["cannot be read", (at: ReturnType<typeof setUp>) => at.breakDisk("EACCES"), "FILE cannot be read"],
+	])("L2 one that %s, and from which none was read in this process, every call is asked about", (_, slip, because) => {
+		const at = setUp();
+		at.save(good);
+		slip(at);
+		const { toolPolicy, warnings } = at.read();
+		expect(toolPolicy?.permissions).toEqual({ default: "ask", rules: [] });
+		expect(toolPolicy?.brokenBecause?.replace(/^.*session-mail.json/, "FILE")).toBe(because);
+		expect(warnings).toEqual([expect.stringContaining("every call of a tool is asked about until it is mended")]);
+		// What holds instead is not the last good policy.
+		expect(at.later().toolPolicy?.permissions?.default).toBe("ask");
+		at.breakDisk(undefined);
+		at.save(`\n\n\n${good.replace("deny", "no")}`);
+		expect(at.read().toolPolicy?.brokenBecause).toContain("at line 5");
+	});
+
+	test("one that has no policy costs nothing", () => {
+		const at = setUp();
+		at.save('{ "hopLimit": ');
+		expect(at.read()).toEqual({ toolPolicy: undefined, warnings: ["FILE is not used: it is not JSON (line 1)"] });
+	});
+
+	test("one that was removed is not broken, and its policy is gone", () => {
+		const at = setUp();
+		at.save(good);
+		at.read();
+		at.remove();
+		expect(at.read()).toEqual({ toolPolicy: undefined, warnings: [] });
+		at.save(`${good}}`);
+		expect(at.later().toolPolicy?.permissions?.default).toBe("ask");
+	});
 });

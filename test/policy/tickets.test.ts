@@ -450,6 +450,41 @@ test("when two use one approval at once one of them may, at whatever step the ot
 	expect(steps).toBeGreaterThan(3);
 });
 
+test("L2 an approval is used by who waits for it, or told as mail and used once after that, at whatever step the other comes", () => {
+	let steps = 0;
+	for (let n = 1; ; n++) {
+		const disk = interruptedDisk();
+		const { store, folder } = tickets({ disk: disk.disk });
+		const other = tickets({ folder }).store;
+		const id = opened(store);
+		expect(store.giveOver(id)).toBe(false);
+		store.decide(id, approval());
+		let isUsed = false;
+		disk.arm(n, () => {
+			isUsed = other.take(id);
+		});
+		const isTold = store.giveOver(id);
+		if (!disk.acted) break;
+		steps++;
+		expect([isTold, isUsed].filter(Boolean)).toHaveLength(1);
+		expect(store.take(id)).toBe(false);
+		// Told once more after a crash.
+		expect([store.listDecided().length, store.giveOver(id)]).toEqual(isTold ? [1, true] : [0, false]);
+		expect(other.takeGrant("bash", args) !== undefined).toBe(isTold);
+		expect([store.giveOver(id), other.takeGrant("bash", args)]).toEqual([false, undefined]);
+	}
+	expect(steps).toBeGreaterThan(3);
+});
+
+test("what was told is closed, and removed in time", () => {
+	const { store, box } = tickets();
+	const id = opened(store);
+	store.decide(id, refusal());
+	expect([store.giveOver(id), store.close(id), store.close(id)]).toEqual([true, true, false]);
+	for (let n = 0; n < 2; n++) store.expire(Date.now() + 2 * dayMs, dayMs);
+	expect(namesIn(box)).toEqual([]);
+});
+
 test("L2 an approval that ran out at the same moment as somebody decided is one or the other", () => {
 	let steps = 0;
 	for (let n = 1; ; n++) {

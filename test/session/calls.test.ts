@@ -485,3 +485,22 @@ describe("an interrupt", () => {
 		expect(starts.map(({ text }) => text)).toEqual([expect.stringContaining("stop that")]);
 	});
 });
+
+test("calls are listed by the label that the settings give them, too", async () => {
+	const toolPolicy = {
+		rules: [{ tool: "bash", attachSeconds: 1 }],
+		wrappers: [{ match: { tool: "bash" }, label: "build" }],
+	};
+	const pi = await session({ toolPolicy });
+	await detached(pi);
+	await Promise.all([pi.type("/mailbox calls"), later(1000)]);
+	expect(pi.notifications.at(-1)).toContain("build (bash)");
+});
+
+test("a policy that is set first while Pi runs is said to need a restart, once", async () => {
+	const pi = await session({ toolPolicy: undefined });
+	expect(pi.notifications).toEqual([]);
+	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { rules: [{ tool: "bash" }] } }));
+	await later(10_000);
+	expect(pi.notifications).toEqual(["mailbox: toolPolicy was set while Pi ran: restart Pi to use it"]);
+});

@@ -338,11 +338,14 @@ test("L5 folders that were made again are watched, and those that were there bef
 test("D15 what a crash left half written is removed by the first start that finds it 36 hours old", async () => {
 	const pi = await seasonedPi();
 	const folder = join(mailRoot(), pi.address);
-	const left = ["tmp/1.json", "cur/2.json.open.123", "cur/2.json.reason.123", "sent/3.receipt.123", "state.json.123"];
-	const others = ["tmp/folder", "cur/4.json", "sent/5.json", "state.json"];
+	const left = [
+		...["tmp/1.json", "cur/2.json.open.123", "cur/2.json.reason.123", "sent/3.receipt.123", "state.json.123"],
+		...["calls/call-aaaaaaaaaaaaaaaa.json.123", "results/call-aaaaaaaaaaaaaaaa.json.123"],
+	];
+	const others = ["tmp/folder", "cur/4.json", "sent/5.json", "results/call-bbbbbbbbbbbbbbbb.json", "state.json"];
 	const present = () => [...left, ...others].filter((name) => existsSync(join(folder, name)));
 	await pi.shutDown();
-	mkdirSync(join(folder, "tmp/folder"));
+	for (const name of ["tmp/folder", "calls", "results"]) mkdirSync(join(folder, name));
 	for (const name of [...left, ...others.slice(1)]) writeFileSync(join(folder, name), "");
 	// Files have the real time.
 	for (const ageHours of [35, 37]) {

@@ -1,4 +1,5 @@
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import type { Turn } from "../../src/calls/engine.ts";
 import { createCalls } from "../../src/calls/index.ts";
 import type { Host } from "../../src/calls/wrap.ts";
 import sessionMail from "../../src/index.ts";
@@ -17,10 +18,21 @@ export interface Job {
 	end(text: string): void;
 	/** Ends it with this result. */
 	endWith(content: Result["content"]): void;
+	/** Ends it with this error. */
+	fail(text: string): void;
 }
 
-/** As much of Pi's own module as calls use: a bash whose calls end when a test says so, or when they are stopped. */
-export function callsHost() {
+/** The turn of a call whose model waits, until it is given back. */
+export function fakeTurn(): Turn {
+	const back = new AbortController();
+	return { giveBack: () => back.abort(), isBack: back.signal, aside: (wait) => wait() };
+}
+
+/**
+ * As much of Pi's own module as calls use: a bash whose calls end when a test says so, or when they are stopped. `made`
+ * hears of each.
+ */
+export function callsHost(made: (job: Job) => void = () => {}) {
 	const jobs: Job[] = [];
 	const bash: Tool = {
 		name: "bash",
@@ -35,8 +47,10 @@ export function callsHost() {
 				say: (text) => onUpdate?.({ content: [{ type: "text", text }], details: undefined }),
 				end: (text) => job.endWith([{ type: "text", text }]),
 				endWith: (content) => resolve({ content, details: undefined }),
+				fail: (text) => reject(new Error(text)),
 			};
 			jobs.push(job);
+			made(job);
 			signal?.addEventListener("abort", () => {
 				job.isStopped = true;
 				reject(new Error("Command aborted"));

@@ -1,0 +1,94 @@
+import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
+import type { Permissions, ToolPolicy } from "../mail/tool-policy.ts";
+import type { ToolCall } from "./pattern.ts";
+import {
+	compile,
+	deniedOutright,
+	evaluate,
+	explain,
+	narrow,
+	type Policy,
+	patternProblems,
+	permissionsOf,
+	rulesForNoTool,
+	type Verdict,
+} from "./permissions.ts";
+import { shownTool } from "./ticket-words.ts";
+import { labelOf, toolHooks, wrapperProblems } from "./wrappers.ts";
+
+/** The policy that holds in a session: what its person has set, and allowed since, narrowed by what a project has set. */
+export interface InForce {
+	/** As it was at most a second ago. */
+	policy(ctx: ExtensionContext): ToolPolicy;
+	/** What happens with a call. Throws for arguments that JSON cannot hold. */
+	verdict(call: ToolCall, ctx: ExtensionContext): Verdict;
+	/** The policy is read anew when it is used next. */
+	readAgain(): void;
+	/** The person allows such calls for as long as the session lives, whoever asks about them. */
+	allow(pattern: string): void;
+	/** Which rule decides about a call, as lines for people. */
+	explain(call: ToolCall, ctx: ExtensionContext): string[];
+	/** What of it cannot be done, one sentence each. */
+	problems(ctx: ExtensionContext, tools: readonly string[], isWrapped: (tool: string) => boolean): string[];
+	/** The tools of which every call is denied. */
+	denied(ctx: ExtensionContext, tools: readonly string[]): string[];
+}
+
+export interface InForceParts {
+	/** The policy as it is set now. */
+	policy: () => ToolPolicy;
+	/** The policy that a trusted project sets, of which the permissions hold; undefined when it sets none. */
+	projectPolicy: (ctx: ExtensionContext) => ToolPolicy | undefined;
+}
+
+/** How old what was read of the settings may be. */
+const freshMs = 1000;
+
+export function createInForce(parts: InForceParts): InForce {
+	let read: { at: number; policy: ToolPolicy; compiled: Policy } | undefined;
+	const allowed: Permissions["rules"] = [];
+
+	function current(ctx: ExtensionContext): { policy: ToolPolicy; compiled: Policy } {
+		const now = performance.now();
+		if (read !== undefined && now - read.at < freshMs) return read;
+		const policy = parts.policy();
+		const project = parts.projectPolicy(ctx);
+		const user = compiledOf(policy);
+		const compiled = project === undefined ? user : narrow(user, compiledOf(project, "the project's settings"));
+		read = { at: now, policy, compiled };
+		return read;
+	}
+
+	/** What the person allows for this session holds for what the project asks about as well. */
+	function compiledOf(policy: ToolPolicy, source?: string): Policy {
+		const permissions = permissionsOf(policy);
+		return compile({ ...permissions, rules: [...permissions.rules, ...allowed] }, source);
+	}
+
+	return {
+		policy: (ctx) => current(ctx).policy,
+		verdict: (call, ctx) => evaluate(current(ctx).compiled, call),
+		readAgain() {
+			read = undefined;
+		},
+		allow(pattern) {
+			allowed.push({ pattern, behavior: "allow" });
+			read = undefined;
+		},
+		explain(call, ctx) {
+			const { policy, compiled } = current(ctx);
+			return explain(compiled, call, shownTool(call.tool, labelOf(policy.wrappers ?? [], call.tool)));
+		},
+		problems(ctx, tools, isWrapped) {
+			const { policy, compiled } = current(ctx);
+			const { wrappers = [] } = policy;
+			return [
+				...patternProblems(compiled),
+				...rulesForNoTool(compiled, tools),
+				...wrapperProblems(wrappers, tools, isWrapped),
+				...toolHooks(wrappers),
+			];
+		},
+		denied: (ctx, tools) => deniedOutright(current(ctx).compiled, tools),
+	};
+}
