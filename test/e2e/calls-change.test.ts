@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { cleanUp, eventually, type Home, makeHome, type Pi } from "../support/pi.ts";
+import { cleanUp, eventually, type Home, makeHome, type Pi, type PiEvent } from "../support/pi.ts";
 import {
 	authorAndReviewer,
 	fixture,
@@ -299,10 +299,12 @@ test("two processes on one session: the result comes once, where the session's m
 	expect(texts(first)).toEqual([expect.stringContaining("\n\nfirst\n")]);
 });
 
-test("a policy that is not one is said, and leaves the tools as they are", async () => {
+test("a policy that is not one is said, and every call is asked about", async () => {
 	const home = homeWith({ rules: [{ tool: "bash", attachSeconds: "soon" }] });
 	const pi = await startedPi({ home });
 	await pi.prompt(`${call(0, "hi")}\n!next\n!say seen`);
+	const isDialog = (event: PiEvent) => event.type === "extension_ui_request" && event.method === "select" && event;
+	pi.answer(await pi.waitFor(isDialog, { what: "a dialog" }), { value: "Allow once" });
 	await pi.settled();
 	expect(results(pi)).toEqual(["hi\n"]);
 	expect(pi.notifications().join("\n")).toContain("toolPolicy");
