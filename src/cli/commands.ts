@@ -191,7 +191,7 @@ export const commands = {
 	approve: {
 		usage: "TICKET [--payload JSON]",
 		summary: "let a call be made",
-		detail: ["The first decision holds. Models cannot decide so."],
+		detail: ["The first decision holds. A command of a model is refused."],
 		options: {
 			payload: { type: "string", value: "JSON", what: "what the decision brings along, where it is asked for" },
 		},

@@ -31,7 +31,9 @@ export function decideAs(
 		if (!isAddress(address) || !isTicketId(id)) return refuse("unknown", "there is no such ticket");
 		const store = openTicketStore(disk, boxesOf(root, address).folder, now);
 		const ticket = store.find(id);
-		if (ticket === undefined) return refuse("unknown", `${field(session, 60)} has no ticket ${field(id, 40)}`);
+		if (ticket === undefined) {
+			return refuse("unknown", `${field(session, 60)} has no ticket ${field(id, 40)}; give the session's full id`);
+		}
 		const name = running.find(self)?.name;
 		const isNamed = ticket.approver !== undefined && [self, name].includes(canonicalAddress(ticket.approver));
 		if (address === self || !isNamed) return refuse("not_allowed", "the rule names another session to decide, or none");
@@ -67,7 +69,11 @@ export function decideAtScreen(
 		});
 		if (decided === undefined) return { ok: false, message: "Nothing was decided: the ticket is gone." };
 		if (!decided.ok) return { ok: false, message: decided.message };
-		return { ok: true, message: isApproved ? "Approved: the call is made." : "Denied: the model reads why." };
+		if (!isApproved) return { ok: true, message: "Denied: the model reads why." };
+		const isRunning = parts.running.find(decided.ticket.session) !== undefined;
+		// Nothing is approved by a restart: the model of a closed session may make it, once.
+		const then = isRunning ? "the call is made" : "when its session is open again, its model may make the call, once";
+		return { ok: true, message: `Approved: ${then}.` };
 	} catch (error) {
 		return { ok: false, message: `Nothing was decided: ${errorReason(error)}.` };
 	}

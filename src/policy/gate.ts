@@ -149,7 +149,7 @@ export function createGate(parts: GateParts): Gate {
 	async function asked(
 		event: ToolCallEvent,
 		ctx: ExtensionContext,
-		{ rule, why }: Verdict,
+		{ behavior, rule, why }: Verdict,
 		deferred: string | undefined,
 		label: string | undefined,
 	): Promise<ToolCallEventResult | undefined> {
@@ -167,7 +167,8 @@ export function createGate(parts: GateParts): Gate {
 			arguments: structuredClone(input),
 			message: rule?.message ?? deferred ?? `Permission required for tool '${field(tool)}'`,
 			resume: rule?.resume ?? "replay_tool_call",
-			rule: why,
+			// What the rules allow, a hook wants to be asked about.
+			rule: behavior === "allow" ? "a hook before the call" : why,
 			...(rule?.response !== undefined && { response: rule.response }),
 			...(approver !== undefined && { approver }),
 		});

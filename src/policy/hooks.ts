@@ -179,7 +179,7 @@ function answerOf<T>(schema: z.core.$ZodType<T>, text: string): T {
 	try {
 		json = JSON.parse(text);
 	} catch {
-		throw new Error(`did not print JSON, but ${field(text, 60)}`);
+		throw new Error(`did not print JSON, but ${field(text.trim(), 60)}`);
 	}
 	const { data } = z.safeParse(schema, json);
 	if (data === undefined) throw new Error(`gave an answer that is none: ${field(text.trim(), 60)}`);

@@ -51,7 +51,7 @@ function* examineSession({ ctx, session }: SessionDiagnosis, address: string | u
 		yield { level: "warning", what: "this session is paused: mail starts no turn", mend: "type /mailbox resume" };
 	}
 	for (const what of session.calls?.problems() ?? []) {
-		yield { level: "warning", what, mend: "change toolPolicy.rules in the settings, and restart Pi" };
+		yield { level: "warning", what, mend: "change toolPolicy in the settings, and restart Pi" };
 	}
 	if (session.unwatchedBecause !== undefined) yield* examineWatch(session.unwatchedBecause);
 	const isWatched = ctx.mode === "tui" || ctx.mode === "rpc";

@@ -240,6 +240,7 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		await worker.prompt('!tool bash {"command":"rm old"}\n!next\n!say meanwhile');
 		await worker.settled();
 		await author.press("M-m");
+		await author.waitForScreen("[1 Inbox]");
 		author.type("7");
 		await author.waitForScreen("[7 Approvals]");
 		await author.waitForScreen(/^→ \d+ s +worker +bash: rm old$/m);
@@ -250,6 +251,14 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		await author.waitForScreen("Approved: the call is made.");
 		await author.waitForScreen("No call waits for a decision.");
 		await eventually(() => !readdirSync(home.workDir).includes("old"));
+		await worker.prompt('!tool bash {"command":"rm older"}\n!next\n!say meanwhile');
+		await author.waitForScreen("bash: rm older");
+		await worker.kill();
+		author.type("a");
+		await author.waitForScreen(/Let .* make this call\?/);
+		await author.press("Down");
+		await author.press("Enter");
+		await author.waitForScreen("Approved: when its session is open again, its model may make the call, once.");
 	});
 
 	test("a call that asks is asked about in a dialog, where the reason for a no reaches the model", async () => {

@@ -143,6 +143,7 @@ test("SMB-063 a hook that defers loses neither what a hook before it has changed
 	const outcome = call("bash", input);
 	await later();
 	expect(store.listPending()).toMatchObject([{ arguments: { command: "safe" }, message: "look at it" }]);
+	expect(dialogs[0]?.title).toContain("Asked by a hook before the call.");
 	dialogs[0]?.answer("Allow once");
 	await later(1000);
 	expect([await outcome, input]).toEqual([undefined, { command: "safe" }]);
