@@ -1,45 +1,26 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { cleanUp, eventually, type Home, makeHome, type Pi, type PiEvent } from "../support/pi.ts";
+import { cleanUp, eventually, type Home, type Pi, type PiEvent } from "../support/pi.ts";
 import {
 	authorAndReviewer,
 	fixture,
+	homeWith,
 	mailEntries,
 	openMarks,
 	ours,
+	results,
 	sendRequest,
 	startedPi,
 	typeMailbox,
 	untilInTool,
+	untilMails,
 	untilWriting,
 } from "./mail.ts";
 
 afterEach(cleanUp);
 
-/** A home whose settings say this about calls. */
-function homeWith(toolPolicy: object, more: object = {}): Home {
-	const home = makeHome();
-	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy, ...more }));
-	return home;
-}
-
 const bashAfter = (attachSeconds?: number) => ({ rules: [{ tool: "bash", attachSeconds }] });
-
-function untilMails(pi: Pi, count: number) {
-	return eventually(() => mailEntries(pi).length === count, { timeoutMs: 15_000, what: `${count} mails` });
-}
-
-/** The texts of the results of tools that the model has seen. */
-function results(pi: Pi): string[] {
-	return pi
-		.entries()
-		.flatMap((entry) =>
-			entry.type === "message" && entry.message.role === "toolResult"
-				? [entry.message.content.map((part) => (part.type === "text" ? part.text : "")).join("")]
-				: [],
-		);
-}
 
 const texts = (pi: Pi) => mailEntries(pi).map(({ text }) => text);
 

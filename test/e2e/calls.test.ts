@@ -1,57 +1,28 @@
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import {
-	cleanUp,
-	environment,
-	eventually,
-	type Home,
-	makeHome,
-	type Pi,
-	printPi,
-	repository,
-	run,
-	startPi,
-} from "../support/pi.ts";
+import { cleanUp, eventually, makeHome, printPi, repository, startPi } from "../support/pi.ts";
 import {
 	authorAndReviewer,
 	conversation,
 	fixture,
 	footer,
+	homeWith,
 	mailEntries,
 	ours,
+	program,
+	results,
 	runningRecord,
 	sendRequest,
 	startedPi,
 	untilInTool,
+	untilMails,
 	untilWriting,
 } from "./mail.ts";
 
 afterEach(cleanUp);
 
-/** A home whose settings say this about calls. */
-function homeWith(toolPolicy: object, more: object = {}): Home {
-	const home = makeHome();
-	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy, ...more }));
-	return home;
-}
-
 const bashAfter = (attachSeconds?: number) => ({ rules: [{ tool: "bash", attachSeconds }] });
-
-function untilMails(pi: Pi, count: number) {
-	return eventually(() => mailEntries(pi).length === count, { timeoutMs: 15_000, what: `${count} mails` });
-}
-
-/** The texts of the results of a tool that the model has seen. */
-function results(pi: Pi): string[] {
-	return pi
-		.entries()
-		.flatMap((entry) =>
-			entry.type === "message" && entry.message.role === "toolResult"
-				? [entry.message.content.map((part) => (part.type === "text" ? part.text : "")).join("")]
-				: [],
-		);
-}
 
 test("SMB-024/027/029 a bash call that takes long is handed back; the model goes on, and its result starts a turn", async () => {
 	const home = homeWith(bashAfter(0.3));
@@ -195,12 +166,6 @@ test("SMB-042 with interruptCompletions an interrupt stops a model that writes, 
 	await untilMails(author, 1);
 	expect(mailEntries(author)[0]?.text).toContain("looked");
 });
-
-/** Runs the program as somebody does who has no Pi around. */
-function program(home: Home, ...args: string[]) {
-	const cli = join(repository, "src/cli.cjs");
-	return run(process.execPath, [cli, ...args], { env: environment(home), cwd: home.workDir });
-}
 
 test("SMB-043/044 a session that is paused takes mail and starts no turn, until it is told to go on", async () => {
 	const home = homeWith(bashAfter());

@@ -1,11 +1,22 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { FileEntry } from "@earendil-works/pi-coding-agent";
 import type { Envelope } from "../../src/mail/envelope.ts";
 import type { RunningRecord } from "../../src/mail/running-record.ts";
 import type { MailDetails } from "../../src/session/ledger.ts";
-import { eventually, type Home, type Pi, type PiEvent, type PiOptions, repository, startPi } from "../support/pi.ts";
+import {
+	environment,
+	eventually,
+	type Home,
+	makeHome,
+	type Pi,
+	type PiEvent,
+	type PiOptions,
+	repository,
+	run,
+	startPi,
+} from "../support/pi.ts";
 
 /** This package, for sessions that load other extensions besides. */
 export const ours = join(repository, "src/extension.js");
@@ -13,6 +24,19 @@ export const ours = join(repository, "src/extension.js");
 /** Another extension, from test/e2e/fixtures. */
 export function fixture(name: string): string {
 	return fileURLToPath(new URL(`fixtures/${name}`, import.meta.url));
+}
+
+/** A home whose settings say this about tools. */
+export function homeWith(toolPolicy: object, more: object = {}): Home {
+	const home = makeHome();
+	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy, ...more }));
+	return home;
+}
+
+/** Runs the program. */
+export function program(home: Home, ...args: string[]): ReturnType<typeof run> {
+	const cli = join(repository, "src/cli.cjs");
+	return run(process.execPath, [cli, ...args], { env: environment(home), cwd: home.workDir });
 }
 
 /**
@@ -28,6 +52,25 @@ export async function startedPi(options: PiOptions): Promise<Pi> {
 /** Two of them, by the names of author and reviewer; `reviewer` is what the latter has besides. */
 export async function authorAndReviewer(home: Home, reviewer: Partial<PiOptions> = {}): Promise<[Pi, Pi]> {
 	return Promise.all([startedPi({ home, name: "author" }), startedPi({ home, name: "reviewer", ...reviewer })]);
+}
+
+/** The results of tools that the model has seen, and whether they were errors. */
+export function toolResults(pi: Pi): { text: string; isError: boolean }[] {
+	return pi.entries().flatMap((entry) => {
+		if (entry.type !== "message" || entry.message.role !== "toolResult") return [];
+		const { content, isError } = entry.message;
+		return [{ text: content.map((part) => (part.type === "text" ? part.text : "")).join(""), isError }];
+	});
+}
+
+/** Their texts. */
+export function results(pi: Pi): string[] {
+	return toolResults(pi).map(({ text }) => text);
+}
+
+/** Waits until so many mails are in the conversation. */
+export function untilMails(pi: Pi, count: number): Promise<unknown> {
+	return eventually(() => mailEntries(pi).length === count, { timeoutMs: 15_000, what: `${count} mails` });
 }
 
 /** Waits until the model has begun to write (since the mark). */

@@ -4,44 +4,14 @@ import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync
 import { join } from "node:path";
 import type { RpcExtensionUIRequest } from "@earendil-works/pi-coding-agent";
 import { afterEach, expect, test } from "vitest";
-import {
-	cleanUp,
-	environment,
-	eventually,
-	type Home,
-	makeHome,
-	type Pi,
-	printPi,
-	repository,
-	run,
-} from "../support/pi.ts";
-import { fixture, mailEntries, ours, startedPi } from "./mail.ts";
+import { cleanUp, environment, eventually, type Home, makeHome, type Pi, printPi, repository } from "../support/pi.ts";
+import { fixture, homeWith, mailEntries, ours, program, toolResults as results, startedPi } from "./mail.ts";
 
 afterEach(cleanUp);
-
-function homeWith(toolPolicy: object): Home {
-	const home = makeHome();
-	writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy }));
-	return home;
-}
 
 const rules = (...list: object[]) => ({ permissions: { rules: list } });
 const asksRm = (more: object = {}) => rules({ pattern: "bash(rm *)", behavior: "ask", ...more });
 const rm = '!tool bash {"command":"rm -rf build"}\n!next\n!say went on';
-
-/** The results of tools that the model has seen, and whether they were errors. */
-function results(pi: Pi): { text: string; isError: boolean }[] {
-	return pi.entries().flatMap((entry) =>
-		entry.type === "message" && entry.message.role === "toolResult"
-			? [
-					{
-						text: entry.message.content.map((part) => (part.type === "text" ? part.text : "")).join(""),
-						isError: entry.message.isError,
-					},
-				]
-			: [],
-	);
-}
 
 /** The next dialog. */
 function dialog(
@@ -52,11 +22,6 @@ function dialog(
 		(event) => event.type === "extension_ui_request" && event.method === method && "title" in event && event,
 		{ what: `a dialog (${method})` },
 	);
-}
-
-function program(home: Home, ...args: string[]) {
-	const cli = join(repository, "src/cli.cjs");
-	return run(process.execPath, [cli, ...args], { env: environment(home), cwd: home.workDir });
 }
 
 async function tickets(home: Home): Promise<{ id: string }[]> {
