@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { cleanUp, environment, eventually, makeHome, type Pi, printPi, repository, run } from "../support/pi.ts";
-import { fixture, ours, startedPi } from "./mail.ts";
+import { fixture, ours, results, startedPi } from "./mail.ts";
 
 /** The table of CONTRIBUTING.md: what becomes of a call, by whose it is and by what is done about it. */
 const [header = [], ...rows] =
@@ -29,6 +29,8 @@ const mcp = "mcp__notes__note";
 const calls: Record<string, (word: string) => string> = {
 	"Pi's own tool": (word) => `bash ${JSON.stringify(bash(word))}`,
 	"another extension's tool": (text) => `other ${JSON.stringify({ text })}`,
+	"another extension's tool, by a codemode script": (text) => script("other", { text }),
+	"another extension's tool, by `session_call_run`": (text) => byRun("other", { text }),
 	"an MCP server's tool": (text) => `${mcp} ${JSON.stringify({ text })}`,
 	"Pi's own tool, by a codemode script": (word) => script("bash", bash(word)),
 	"an MCP server's tool, by a codemode script": (text) => script(mcp, { text }),
@@ -46,8 +48,8 @@ const permissions = {
 
 let pi: Pi;
 let notes: string;
-/** Prompts a script with these calls in print mode. */
-let print: (call: string) => Promise<unknown>;
+/** Prompts a script with these calls in a mode without a person; what Pi prints. */
+let print: (call: string, mode: "text" | "json") => Promise<string>;
 /** Runs this package's program. */
 let program: (...args: string[]) => ReturnType<typeof run>;
 
@@ -62,24 +64,16 @@ beforeAll(async () => {
 	pi = await startedPi(options);
 	program = (...args) =>
 		run(process.execPath, [join(repository, "src/cli.cjs"), ...args], { env: environment(home), cwd: home.workDir });
-	print = (call) => printPi({ ...options, prompt: `!tool ${call}\n!next\n!say went on` });
+	print = async (call, mode) => {
+		const args = [...options.args, "--mode", mode];
+		const { code, stdout } = await printPi({ ...options, args, prompt: `!tool ${call}\n!next\n!say went on` });
+		expect(code).toBe(0);
+		return stdout;
+	};
 }, 30_000);
 afterAll(cleanUp);
 
 const made = (word: string) => existsSync(notes) && readFileSync(notes, "utf8").split("\n").includes(word);
-
-/** The text of the last result of a tool. */
-function lastResult(): string {
-	const results = pi.entries().flatMap((entry) => {
-		return entry.type === "message" && entry.message.role === "toolResult" ? [entry.message.content] : [];
-	});
-	return (
-		results
-			.at(-1)
-			?.map((part) => (part.type === "text" ? part.text : ""))
-			.join("") ?? ""
-	);
-}
 
 /** What becomes of a call in RPC, where a person allows what is asked, unless it is to be `late`. */
 async function inRpc(call: string, kind: string, word: string): Promise<string> {
@@ -93,7 +87,7 @@ async function inRpc(call: string, kind: string, word: string): Promise<string> 
 	if (dialog !== undefined && made(word)) return "made before it was asked";
 	if (kind === "ask" && dialog !== undefined) pi.answer(dialog, { value: "Allow once" });
 	await pi.settled();
-	const text = lastResult().replaceAll("\\", "");
+	const text = (results(pi).at(-1) ?? "").replaceAll("\\", "");
 	if (kind === "late" && dialog !== undefined) {
 		if (text.includes('"status":"waiting"')) return "may be made again";
 		pi.mark(pi.events.at(-1));
@@ -114,11 +108,14 @@ describe.each(rows.filter(([name]) => name !== undefined && !name.startsWith("-"
 			const call = calls[name] ?? expect.fail(`no call is known for ${name}`);
 			const [what = ""] = column.split(",");
 			const kind = { allow: "allow", ask: "ask", undecided: "late", deny: "deny" }[what] ?? expect.fail(column);
-			const word = `${kind}${rows.findIndex(([row]) => row === name)}${column.endsWith("print") ? "p" : "r"}`;
-			if (!column.endsWith("print")) expect(await inRpc(call(word), kind, word)).toBe(cell);
-			if (column === "allow" || column.endsWith("print")) {
-				expect(await print(call(`${word}p`))).toMatchObject({ code: 0, stdout: "went on\n" });
-				expect(made(`${word}p`) ? "made" : "refused").toBe(cell);
+			const isPrint = column.endsWith("print or JSON");
+			const word = `${kind}${rows.findIndex(([row]) => row === name)}${isPrint ? "p" : "r"}`;
+			if (!isPrint) expect(await inRpc(call(word), kind, word)).toBe(cell);
+			if (isPrint || column === "allow") {
+				for (const mode of ["text", "json"] as const) {
+					expect(await print(call(word + mode), mode)).toContain("went on");
+					expect(made(word + mode) ? "made" : "refused").toBe(cell);
+				}
 			}
 		},
 		20_000,
