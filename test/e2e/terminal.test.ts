@@ -89,4 +89,18 @@ describe.skipIf(!hasTmux())("in a terminal", () => {
 		await allClosed(home, ids.reviewer);
 		expect(repliesTo(home, ids.reviewer)).toHaveLength(1);
 	});
+
+	test("L3 the dialog about a call closes when the model goes on, and the next question is shown", async () => {
+		const home = makeHome();
+		const permissions = { rules: [{ pattern: "bash(rm *)", behavior: "ask", attachSeconds: 1 }] };
+		writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { permissions } }));
+		const author = await openNamed(home, "author");
+		await enter(author, '%tool bash {"command":"rm -f one"} ;; %next ;; %say went on');
+		await author.waitForScreen(/bash: rm -f one\n(?:.*\n)*.*Allow for this session/);
+		await author.waitForScreen(/^ went on$/m);
+		const screen = await author.waitForScreen(/pi-session-mail approve ticket-[a-z0-9]{16}/);
+		expect(screen.join("\n")).not.toContain("Allow for this session");
+		await enter(author, '%tool bash {"command":"rm -f two"} ;; %next ;; %say went on');
+		await author.waitForScreen(/bash: rm -f two\n(?:.*\n)*.*Allow for this session/);
+	});
 });

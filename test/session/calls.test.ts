@@ -5,6 +5,7 @@ import { thisMachine } from "../../src/index.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { mailDetails } from "../../src/session/ledger.ts";
 import { callsHost } from "../support/calls.ts";
+import { fail, watchedDisk } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
 import {
 	type Extension,
@@ -503,4 +504,21 @@ test("a policy that is set first while Pi runs is said to need a restart, once",
 	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { rules: [{ tool: "bash" }] } }));
 	await later(10_000);
 	expect(pi.notifications).toEqual(["mailbox: toolPolicy was set while Pi ran: restart Pi to use it"]);
+});
+
+test("L2 settings that cannot be read just now are said where a call is looked at, and the last good policy holds", async () => {
+	let isBroken = false;
+	const disk = watchedDisk(({ name, paths }) => {
+		if (isBroken && name === "read" && paths[0] === settingsFile()) fail("EIO");
+	});
+	const permissions = { rules: [{ pattern: "bash", behavior: "deny" }] };
+	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { permissions } }));
+	const own = host.extension({ ...thisMachine(), settingsFile, disk });
+	const pi = await startFakePi({ builtIns: ["bash"], extensions: [own] });
+	await later(1000);
+	isBroken = true;
+	await pi.emit("tool_call", { toolName: "bash", toolCallId: "1", input: {} });
+	expect(pi.notifications).toEqual([
+		expect.stringMatching(/is not used: EIO\b.*, so the last good toolPolicy holds until it is mended$/),
+	]);
 });
