@@ -222,6 +222,11 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		}
 	}
 
+	function askApprover(ticket: Ticket): void {
+		const { id, approver } = ticket;
+		if (approver !== undefined) session.askApprover(id, approver, approverText(ticket));
+	}
+
 	function unwatch(): void {
 		clearInterval(timer);
 		timer = undefined;
@@ -230,9 +235,10 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 	return {
 		takeInLeft() {
 			try {
-				for (const { id } of [...store.listPending(), ...store.listDecided()]) {
-					if (!tracked.has(id)) track(id, undefined);
-				}
+				const pending = store.listPending();
+				for (const { id } of [...pending, ...store.listDecided()]) if (!tracked.has(id)) track(id, undefined);
+				// A process may have ended before it could.
+				for (const ticket of pending) askApprover(ticket);
 			} catch (error) {
 				warn(`calls that were asked about before cannot be read: ${errorMessage(error)}`);
 			}
@@ -240,8 +246,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		ask(ticket) {
 			expire();
 			const opened = store.open(ticket);
-			const { approver } = opened;
-			if (approver !== undefined) session.askApprover(approver, approverText(opened));
+			askApprover(opened);
 			return opened;
 		},
 		wait,

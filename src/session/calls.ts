@@ -114,8 +114,8 @@ export interface PolicyParts extends CallsParts {
 	tell: (call: CallOfResult, text: string) => boolean;
 	/** Whether a session runs that this names. */
 	isRunning: (name: string) => boolean;
-	/** Asks another session to decide, as a message. */
-	askApprover: (name: string, text: string) => void;
+	/** Asks another session to decide about a ticket, as a message; once, however often it is called. */
+	askApprover: (ticket: string, name: string, text: string) => void;
 	/** The mail root, and who runs. */
 	root: string;
 	running: Pick<Running, "find">;

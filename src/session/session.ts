@@ -9,7 +9,7 @@ import type {
 	TurnEndEvent,
 	TurnEndEventResult,
 } from "@earendil-works/pi-coding-agent";
-import { canonicalAddress, isAddress, isPassingAddress } from "../mail/address.ts";
+import { canonicalAddress, isAddress, isPassingAddress, uuidOf } from "../mail/address.ts";
 import { boxesOf, makeBoxes } from "../mail/boxes.ts";
 import { type OpenCall, openCallStore } from "../mail/call-store.ts";
 import type { Delivered } from "../mail/deliver.ts";
@@ -307,9 +307,11 @@ export function openSession(
 		},
 		isRunning: (name) =>
 			outbox.resolve(name).ok && running.list().some((other) => other.name === name || other.address === name),
-		askApprover(name, text) {
-			const sent = outbox.send({ to: name, kind: "message", body: text, hops: hops.count });
-			if (!sent.ok) warn(`${name} could not be asked to decide: ${sent.message}`);
+		askApprover(ticket, name, text) {
+			const id = uuidOf(`ask the approver of ${ticket}`);
+			const sent = outbox.send({ id, to: name, kind: "message", body: text, hops: hops.count });
+			// The name may be that of another session by now: the one that was asked is who decides.
+			if (!sent.ok && sent.code !== "id_used") warn(`${name} could not be asked to decide: ${sent.message}`);
 		},
 		root,
 		running,

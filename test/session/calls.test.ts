@@ -522,3 +522,28 @@ test("L2 settings that cannot be read just now are said where a call is looked a
 		expect.stringMatching(/is not used: EIO\b.*, so the last good toolPolicy holds until it is mended$/),
 	]);
 });
+
+test("L1 L2 another session that is to decide is asked, once, also where the first try came to nothing", async () => {
+	let isFull = true;
+	const disk = watchedDisk(({ name, paths }) => {
+		if (isFull && name === "create" && paths[0]?.includes(`/${peer.address}/tmp/`)) fail("ENOSPC");
+	});
+	const permissions = { rules: [{ pattern: "bash", behavior: "ask", approver: peer.address, attachSeconds: 0 }] };
+	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { permissions } }));
+	const start = async (more: FakePiOptions = {}) => {
+		const own = host.extension({ ...thisMachine(), settingsFile, disk });
+		const pi = await startFakePi({ builtIns: ["bash"], extensions: [own], ...more });
+		await later(1000);
+		return pi;
+	};
+	const first = await start();
+	await first.run({ prompt: "build it", turns: [{ tools: [bash], during: () => later(1000) }] });
+	expect(peer.received()).toEqual([]);
+	isFull = false;
+	first.kill();
+	for (let n = 0; n < 2; n++) {
+		const next = await start({ id: first.address, file: first.file });
+		expect(peer.received().map(({ body }) => body)).toEqual([expect.stringContaining("waits for your decision")]);
+		next.kill();
+	}
+});
