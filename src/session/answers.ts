@@ -52,7 +52,7 @@ export interface AskAnswered {
 /** Why an ask was not answered: the code for programs, one sentence for the model. */
 export interface AskAnswerRefusal {
 	ok: false;
-	code: "empty" | "unknown" | "not_an_ask" | "answered" | "undeliverable";
+	code: "empty" | "unknown" | "not_an_ask" | "answered" | "undeliverable" | "second_process";
 	message: string;
 }
 

@@ -611,7 +611,13 @@ export function openSession(
 			refresh();
 			return sent;
 		},
-		answerAsk: (ask, text) => answers.answerAsk(ask, text, hops.count),
+		answerAsk(ask, text) {
+			if (isOwner && !isBehind) return answers.answerAsk(ask, text, hops.count);
+			// It may be answered already, and this process does not know.
+			const message =
+				"Nothing was sent: another process has, or had until now, this session open and answers its mail.";
+			return { ok: false, code: "second_process", message };
+		},
 		scan() {
 			if (!isOwner || !isReady || !upkeep.isUsable()) return false;
 			const isComplete = handover.claimAll();

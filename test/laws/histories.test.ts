@@ -85,6 +85,7 @@ const run = fc.record(
 		tools: fc.nat({ max: 2 }),
 		call: fc.record({ tool: fc.constantFrom("send", "ask", "reply", "bash", "bash", "status"), to: anybody }),
 		inside: insideStep,
+		second: fc.boolean(),
 	},
 	{ requiredKeys: ["do", "who", "end", "tools"] },
 );
@@ -188,6 +189,18 @@ const examples: { title: string; steps: (n: number) => Step[] }[] = [
 			{ do: "killAt", who: 1, n },
 			{ do: "pass", ms: 1000 },
 			{ do: "run", who: 1, end: "done", tools: 0 },
+		],
+	},
+	{
+		title: "L2 D7 an ask is answered once when the model of a second process wants to answer it as well",
+		steps: (n) => [
+			{ do: "run", who: 1, end: "done", tools: 0 },
+			{ do: "send", from: "peer", to: 1, kind: "ask" },
+			{ do: "pass", ms: 1000 },
+			{ do: "killAt", who: 1, n: 10 + n },
+			{ do: "run", who: 1, end: "done", tools: 1, inside: { do: "second", who: 1 } },
+			{ do: "run", who: 1, end: "done", tools: 1, call: { tool: "reply", to: 0 }, second: true },
+			{ do: "pass", ms: 1000 },
 		],
 	},
 	{

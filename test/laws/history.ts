@@ -42,7 +42,7 @@ export type Step =
 	/** The peer has the session cancel all of these. */
 	| { do: "cancel calls"; who: number }
 	/** Plays the run that mail has started, or that of a prompt. The step `inside` happens while it goes on. */
-	| { do: "run"; who: number; end: RunEnd; tools: number; call?: ToolCall; inside?: Step }
+	| { do: "run"; who: number; end: RunEnd; tools: number; call?: ToolCall; inside?: Step; second?: boolean }
 	/** A listener takes over the next mails. */
 	| { do: "takeOver"; who: number; mails: number }
 	| { do: "receive"; who: number; isOn: boolean }
@@ -330,9 +330,11 @@ class World {
 			case "end call":
 				this.#endCall(host, step.how);
 				return;
-			case "cancel calls":
-				this.#peer?.deliver({ ...cancel, to: session.address });
+			case "cancel calls": {
+				const sent = this.#peer?.deliver({ ...cancel, to: session.address });
+				if (sent?.ok) this.#holdStamp(Number.parseInt(sent.name, 10));
 				return;
+			}
 		}
 	}
 
@@ -454,9 +456,11 @@ class World {
 			if (step.inside !== undefined) await this.#do(step.inside);
 			if (call?.tool === "ask") await this.#awaitAnswer(pi, isWaiting, call.to);
 			else await pass(0);
-			// It could not be handed back.
+			// It could not be handed back: it ends, or first those that have its place.
 			while (isWaiting()) {
-				for (const job of host.jobs) if (job.command === made?.tag) job.end("attached");
+				const own = host.jobs.find(({ command }) => command === made?.tag);
+				if (own !== undefined) own.end("attached");
+				else if (!this.#endCall(host, "done")) pi.abort();
 				await pass(100);
 			}
 		};
