@@ -6,7 +6,7 @@ import { addPermission } from "../policy/add-permission.ts";
 import { pendingIn } from "../policy/all-tickets.ts";
 import { decideAtScreen } from "../policy/decide-as.ts";
 import { createGate, type Gate, projectSettingsPath } from "../policy/gate.ts";
-import { shownCall, shownTool } from "../policy/ticket-words.ts";
+import { shownCall, shownTool, wholeCall } from "../policy/ticket-words.ts";
 import { labelOf } from "../policy/wrappers.ts";
 import type { Calls, CallView, PolicyParts } from "../session/calls.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -130,7 +130,7 @@ export function createCalls(
 					pendingIn(session, (error) => session.warn(`tickets cannot be read: ${errorMessage(error)}`)).map(
 						(ticket) => {
 							const { id, session: of, message, since } = ticket;
-							return { id, session: of, call: shownCall(ticket), message, since };
+							return { id, session: of, call: shownCall(ticket), whole: () => wholeCall(ticket), message, since };
 						},
 					),
 				decide: (id, isApproved, reason) => decideAtScreen(session, id, isApproved, reason),

@@ -7,7 +7,7 @@ import { runningOn } from "../member/machine.ts";
 import { surroundingSession } from "../member/who.ts";
 import { pendingIn, storeOf } from "../policy/all-tickets.ts";
 import { compile, explain, permissionsOf } from "../policy/permissions.ts";
-import { shownTool } from "../policy/ticket-words.ts";
+import { approvedText, shownTool } from "../policy/ticket-words.ts";
 import { type Decision, isTicketId, type Ticket } from "../policy/tickets.ts";
 import { labelOf } from "../policy/wrappers.ts";
 import { untilInterrupted } from "./interrupt.ts";
@@ -88,6 +88,8 @@ async function decide(call: Call, action: Decision["action"], payload: unknown):
 		return refused(call, { code: "unknown_id", message: `Nothing was decided: there is no ticket ${field(id, 40)}.` });
 	}
 	const reason = words.join(" ").trim();
+	const waiting = store.find(id);
+	const follows = waiting && approvedText(waiting, runningOn(machine));
 	const decided = store.decide(id, {
 		decision_id: randomUUID(),
 		action,
@@ -100,7 +102,8 @@ async function decide(call: Call, action: Decision["action"], payload: unknown):
 	const { session, tool } = decided.ticket;
 	const printed: Printed["approve"] = { id, session, action };
 	if (out.isJson) await out.printJson(printed);
-	else await out.print(`${action === "resume" ? "Approved" : "Denied"}: ${field(tool)} of ${session}.`);
+	else if (action === "cancel") await out.print(`Denied: ${field(tool)} of ${session}.`);
+	else await out.print(`Approved: ${field(tool)} of ${session}; ${follows}.`);
 	return 0;
 }
 

@@ -7,6 +7,8 @@ import { counted, field, textLines } from "../mail/text.ts";
 import type { PendingTicket } from "../session/calls.ts";
 import { canAnswer, type Listed } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
+import { cut } from "../view/columns.ts";
+import { questionText, terminalSize } from "../view/dialog-text.ts";
 import { isCancel, type Keybindings, submitKey } from "../view/keys.ts";
 import { type Memory, newMemory, type Said, type Tab } from "../view/memory.ts";
 import { type Action, createScreen } from "../view/screen.ts";
@@ -102,7 +104,7 @@ export function createScreenControl(
 	): Promise<Said | undefined> {
 		try {
 			if (action.type === "write") return await write(ctx, session, memory, action.to);
-			if (action.type === "decide") return await decide(ctx, session, action.ticket, action.isApproved);
+			if (action.type === "decide") return await decide(ctx, session, memory, action.ticket, action.isApproved);
 			if (action.type === "cancelAttached") return await cancelAttached(ctx, session);
 			if (action.type === "control") return await control(ctx, session, action.to, action.control);
 			const { listed } = action;
@@ -224,18 +226,22 @@ export function createScreenControl(
 	async function decide(
 		ctx: ExtensionContext,
 		session: MailSession,
-		{ id, session: of, call, message }: PendingTicket,
+		memory: Memory,
+		{ id, session: of, call, whole, message }: PendingTicket,
 		isApproved: boolean,
 	): Promise<Said | undefined> {
-		const question = [`Let ${nameOf(session, of)} make this call?`, message, call].join("\n");
 		let reason: string | undefined;
-		if (isApproved && !(await isSure(ctx, question, "Approve it"))) return undefined;
-		if (!isApproved) {
-			reason = await ctx.ui.input("Why not? The model reads it.", "");
+		if (isApproved) {
+			const before = `Let ${nameOf(session, of)} make this call? ${message}`;
+			const question = questionText({ before, text: whole() }, 2, terminalSize());
+			if (!(await isSure(ctx, question, "Approve it", "Decide later"))) return undefined;
+		} else {
+			reason = await ctx.ui.input(`${cut(call, terminalSize().columns - 2)}\nWhy not? The model reads it.`, "");
 			if (reason === undefined) return undefined;
 		}
 		if (current() !== session || session.calls === undefined) return undefined;
 		const { ok, message: said } = session.calls.decide(id, isApproved, reason?.trim() || undefined);
+		if (ok) memory.opened = undefined;
 		return { text: said, isError: !ok };
 	}
 
@@ -330,8 +336,8 @@ const questions: Partial<Record<Control["op"], { ask: (who: string) => string; y
 };
 
 /** Asks a person, who has to do more than press Enter to say yes. */
-async function isSure(ctx: ExtensionContext, question: string, yes: string): Promise<boolean> {
-	return (await ctx.ui.select(question, ["Keep it", yes])) === yes;
+async function isSure(ctx: ExtensionContext, question: string, yes: string, no = "Keep it"): Promise<boolean> {
+	return (await ctx.ui.select(question, [no, yes])) === yes;
 }
 
 /** Pi's editor makes spaces of tabs: the lines that a person left as they were are again those of the body. */

@@ -6,7 +6,7 @@ import { field } from "../mail/text.ts";
 import type { PolicyParts } from "../session/calls.ts";
 import { askInDialog, type Said } from "./dialog.ts";
 import type { ToolCall } from "./pattern.ts";
-import { approverText, closedText, grantText, lapsedText, refusalText } from "./ticket-words.ts";
+import { approverText, closedText, grantText, lapsedText, leftText, refusalText, theUser } from "./ticket-words.ts";
 import { type Decision, type NewTicket, openTicketStore, type Ticket } from "./tickets.ts";
 
 /** Who waits for decisions about the calls of a session, and what becomes of a decision that nobody waits for. */
@@ -73,6 +73,9 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 	let dialogs: Promise<unknown> = Promise.resolve();
 	/** Closes the dialog about a call that its model does not wait for: it gives way to the next one. */
 	let giveWay = () => {};
+	let isOver = false;
+	/** How many calls wait since an earlier process. It is said at the next look: at a start Pi still puts the conversation below it. */
+	let leftToTell = 0;
 
 	function track(id: string, waiter: Waiter | undefined): void {
 		tracked.set(id, waiter);
@@ -80,7 +83,8 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 	}
 
 	function showWaits(): void {
-		session.waitsForApproval([...tracked].flatMap(([id, waiter]) => (waiter === undefined ? [] : [id])));
+		const waiting = [...tracked].flatMap(([id, waiter]) => (waiter === undefined ? [] : [id]));
+		session.waitsForApproval(waiting, tracked.size);
 	}
 
 	function wait(ticket: Ticket, ctx: ExtensionContext, { signal, turn, limitMs }: HowToWait): Promise<Outcome> {
@@ -91,7 +95,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 			const stop = () => end("stopped");
 			function end(outcome: Outcome): void {
 				if (over.signal.aborted) return;
-				over.abort();
+				over.abort(outcome);
 				clearTimeout(limit);
 				signal?.removeEventListener("abort", stop);
 				// One that is put aside is told of as mail, and so is one that the disk does not let be cancelled now.
@@ -121,7 +125,8 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		const closing = new AbortController();
 		const { signal } = closing;
 		const close = () => {
-			if (!signal.aborted && !over.aborted) ctx.ui.notify(closedText(ticket), "info");
+			const stillWaits = !over.aborted || (over.reason === "put aside" && !isOver);
+			if (!signal.aborted && stillWaits) ctx.ui.notify(closedText(ticket), "info");
 			closing.abort();
 		};
 		over.addEventListener("abort", close);
@@ -170,13 +175,14 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 	}
 
 	function decision(action: Decision["action"], reason?: string): Decision {
-		const by = { kind: "person" as const, who: "the user of the session" };
+		const by = { kind: "person" as const, who: theUser };
 		return { decision_id: randomUUID(), action, by, at: session.now(), ...(reason !== undefined && { reason }) };
 	}
 
 	/** Looks whether tracked tickets are decided, and tells of those that nobody waits for. */
 	function look(): void {
 		expire();
+		const before = tracked.size;
 		for (const [id, waiter] of [...tracked]) {
 			try {
 				const ticket = store.find(id);
@@ -188,6 +194,9 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 				warn(`the decision about ${id} cannot be read: ${errorMessage(error)}`);
 			}
 		}
+		if (tracked.size < before) showWaits();
+		if (leftToTell > 0) session.notify(leftText(leftToTell));
+		leftToTell = 0;
 		if (tracked.size === 0) unwatch();
 	}
 
@@ -236,7 +245,10 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		takeInLeft() {
 			try {
 				const pending = store.listPending();
+				const isNew = pending.some(({ id }) => !tracked.has(id));
 				for (const { id } of [...pending, ...store.listDecided()]) if (!tracked.has(id)) track(id, undefined);
+				showWaits();
+				if (isNew) leftToTell = pending.length;
 				// A process may have ended before it could.
 				for (const ticket of pending) askApprover(ticket);
 			} catch (error) {
@@ -269,6 +281,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 			for (const waiter of [...tracked.values()]) if (waiter?.hasTurn === false) waiter.end("put aside");
 		},
 		end() {
+			isOver = true;
 			for (const waiter of [...tracked.values()]) waiter?.end("put aside");
 			tracked.clear();
 			unwatch();

@@ -5,6 +5,7 @@ import { type Disk, errorReason } from "../mail/disk.ts";
 import type { Running } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
 import { storeOf } from "./all-tickets.ts";
+import { approvedText, theUser } from "./ticket-words.ts";
 import { isTicketId, openTicketStore } from "./tickets.ts";
 
 /** What is needed to decide about the calls of other sessions. */
@@ -60,20 +61,19 @@ export function decideAtScreen(
 	reason: string | undefined,
 ): { ok: boolean; message: string } {
 	try {
-		const decided = storeOf(parts, id)?.decide(id, {
+		const store = storeOf(parts, id);
+		const ticket = store?.find(id);
+		const follows = ticket && approvedText(ticket, parts.running);
+		const decided = store?.decide(id, {
 			decision_id: randomUUID(),
 			action: isApproved ? "resume" : "cancel",
-			by: { kind: "person", who: `the user of session ${parts.address}` },
+			by: { kind: "person", who: ticket?.session === parts.address ? theUser : `the user of session ${parts.address}` },
 			at: parts.now(),
 			...(reason !== undefined && { reason: reason.slice(0, 4096) }),
 		});
 		if (decided === undefined) return { ok: false, message: "Nothing was decided: the ticket is gone." };
 		if (!decided.ok) return { ok: false, message: decided.message };
-		if (!isApproved) return { ok: true, message: "Denied: the model reads why." };
-		const isRunning = parts.running.find(decided.ticket.session) !== undefined;
-		// Nothing is approved by a restart: the model of a closed session may make it, once.
-		const then = isRunning ? "the call is made" : "when its session is open again, its model may make the call, once";
-		return { ok: true, message: `Approved: ${then}.` };
+		return { ok: true, message: isApproved ? `Approved: ${follows}.` : "Denied: the model reads why." };
 	} catch (error) {
 		return { ok: false, message: `Nothing was decided: ${errorReason(error)}.` };
 	}

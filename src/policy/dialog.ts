@@ -1,6 +1,7 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
-import { field } from "../mail/text.ts";
-import { shownCall } from "./ticket-words.ts";
+import { pathField } from "../mail/text.ts";
+import { hasRoom, type Question, questionText, terminalSize } from "../view/dialog-text.ts";
+import { wholeCall } from "./ticket-words.ts";
 import type { Ticket } from "./tickets.ts";
 
 /** What a person says to a call that asks. */
@@ -11,11 +12,13 @@ export interface Said {
 	allows?: { pattern: string; isLasting: boolean };
 }
 
+const decideLater = "Decide later";
 const once = "Allow once";
-const forSession = "Allow for this session";
+const forSession = "Allow this call for the session";
 const always = "Always allow …";
 const no = "No";
 const noBecause = "No, with a reason …";
+const others = "More …";
 
 /** Asks the person at the session; undefined when the question was put aside, or is over by `signal`. */
 export async function askInDialog(
@@ -25,22 +28,30 @@ export async function askInDialog(
 	signal: AbortSignal,
 ): Promise<Said | undefined> {
 	const pattern = patternOf(ticket);
-	const title = [ticket.message, shownCall(ticket), ...(ticket.rule === undefined ? [] : [`Asked by ${ticket.rule}.`])];
-	// A decision that has to bring something along cannot be made here.
-	const needsPayload = ticket.resume !== "replay_tool_call" || ticket.response !== undefined;
-	const ways = needsPayload ? [no, noBecause] : [once, forSession, always, no, noBecause];
-	if (needsPayload) title.push(`It needs an answer: pi-session-mail approve ${ticket.id} --payload JSON`);
+	let showsAll = false;
 	for (;;) {
-		const choice = await ctx.ui.select(title.join("\n"), ways, { signal });
+		const size = terminalSize();
+		const all = choicesFor(ticket);
+		// Where not all of them leave room for the call, the rarer ones come after one more key.
+		const isShort = !showsAll && !hasRoom(all.length, size);
+		const ways = isShort
+			? [...all.filter((way) => !isRare(way)), others]
+			: showsAll
+				? [decideLater, ...all.filter(isRare)]
+				: all;
+		const choice = await ctx.ui.select(questionText(questionOf(ticket), ways.length, size), ways, { signal });
+		showsAll = false;
 		switch (choice) {
 			case once:
 				return { action: "resume" };
 			case forSession:
 				return { action: "resume", allows: { pattern, isLasting: false } };
 			case always: {
-				const question = `Add this rule to ${field(settingsFile, 300)}?`;
+				const question = `Add this rule to ${pathField(settingsFile)}?`;
 				const rule = JSON.stringify({ pattern, behavior: "allow" });
-				if (await ctx.ui.confirm(question, rule, { signal })) {
+				const text = questionText({ before: question, text: rule }, 2, terminalSize());
+				const [title = "", ...rows] = text.split("\n");
+				if (await ctx.ui.confirm(title, rows.join("\n"), { signal })) {
 					return { action: "resume", allows: { pattern, isLasting: true } };
 				}
 				if (signal.aborted) return undefined;
@@ -54,10 +65,37 @@ export async function askInDialog(
 				if (signal.aborted) return undefined;
 				continue;
 			}
+			case others:
+				showsAll = true;
+				continue;
 			default:
 				return undefined;
 		}
 	}
+}
+
+/** The first one decides nothing: an Enter that was meant for the editor may come when the dialog has just opened. */
+function choicesFor({ resume, response, asker }: Ticket): string[] {
+	// A decision that has to bring something along cannot be made here.
+	if (resume !== "replay_tool_call" || response !== undefined) return [decideLater, no, noBecause];
+	// No rule of the person's settings keeps a hook, or a project, from asking.
+	const lasting = asker === "hook" ? [] : asker === "project" ? [forSession] : [forSession, always];
+	return [decideLater, once, ...lasting, no, noBecause];
+}
+
+function isRare(way: string): boolean {
+	return way === forSession || way === always || way === noBecause;
+}
+
+function questionOf(ticket: Ticket): Question {
+	const { id, message, rule, resume, response } = ticket;
+	const notes = [
+		...(rule === undefined ? [] : [`Asked by ${rule}.`]),
+		...(resume === "replay_tool_call" && response === undefined
+			? []
+			: [`It needs an answer: pi-session-mail approve ${id} --payload JSON`]),
+	];
+	return { before: message, text: wholeCall(ticket), after: notes };
 }
 
 /** The pattern of calls with these arguments. */

@@ -124,14 +124,16 @@ export function createGate(parts: GateParts): Gate {
 			const { wrappers = [] } = inForce.policy(ctx);
 			const input: Record<string, unknown> = event.input;
 			const hooks = wrappersFor(wrappers, tool).flatMap(({ before }) => before ?? []);
-			let deferred: string | undefined;
+			let deferred: Deferred;
 			if (hooks.length > 0) {
 				const call = { tool, arguments: input, session_id: session.address, tool_call_id: id };
 				const answer = await askAllBefore(hooks, call, hookParts(ctx, signalOf(id, ctx)));
 				if (answer.action === "deny") return blocked(answer.message);
 				if (answer.action === "answer")
 					return answered(event, { content: contentOf(answer.result), details: undefined });
-				deferred = answer.deferred;
+				const { deferred: by } = answer;
+				const number = wrappers.findIndex(({ before }) => before !== undefined && before === by?.hook) + 1;
+				deferred = by && { reason: by.reason, rule: `a hook before the call (wrapper ${number})` };
 				if (answer.arguments !== undefined) replace(input, answer.arguments);
 			}
 			const call = { tool, args: input };
@@ -150,7 +152,7 @@ export function createGate(parts: GateParts): Gate {
 		event: ToolCallEvent,
 		ctx: ExtensionContext,
 		{ behavior, rule, why }: Verdict,
-		deferred: string | undefined,
+		deferred: Deferred,
 		label: string | undefined,
 	): Promise<ToolCallEventResult | undefined> {
 		const { toolName: tool, toolCallId: id } = event;
@@ -159,16 +161,18 @@ export function createGate(parts: GateParts): Gate {
 		if (!ctx.hasUI && !(approver !== undefined && session.isRunning(approver))) {
 			return blocked(`Tool '${field(tool)}' was to be asked about (${why}), and nobody can be asked here.`);
 		}
+		const isNarrowed = inForce.isNarrowed({ tool, args: input }, ctx);
+		const asker = deferred !== undefined ? "hook" : isNarrowed ? "project" : undefined;
 		const ticket = approvals.ask({
 			session: session.address,
 			callId: id,
 			tool,
 			...(label !== undefined && { label }),
 			arguments: structuredClone(input),
-			message: rule?.message ?? deferred ?? `Permission required for tool '${field(tool)}'`,
+			message: rule?.message ?? deferred?.reason ?? `Permission required for tool '${field(tool)}'`,
 			resume: rule?.resume ?? "replay_tool_call",
-			// What the rules allow, a hook wants to be asked about.
-			rule: behavior === "allow" ? "a hook before the call" : why,
+			rule: behavior === "allow" && deferred !== undefined ? deferred.rule : why,
+			...(asker !== undefined && { asker }),
 			...(rule?.response !== undefined && { response: rule.response }),
 			...(approver !== undefined && { approver }),
 		});
@@ -340,6 +344,9 @@ export function createGate(parts: GateParts): Gate {
 		return changed;
 	}
 }
+
+/** Why a hook asks for a decision, and which. */
+type Deferred = { reason: string; rule: string } | undefined;
 
 interface Ended {
 	id: string;

@@ -75,10 +75,10 @@ export async function tellAfter(
 	}
 }
 
-/** What all hooks say before a call; `deferred` when it was asked for a decision, and why. */
+/** What all hooks say before a call; `deferred` when one asked for a decision, and why. */
 export type AllBefore =
 	| Extract<BeforeAnswer, { action: "deny" | "answer" }>
-	| { action: "continue"; arguments?: Record<string, unknown>; deferred?: string };
+	| { action: "continue"; arguments?: Record<string, unknown>; deferred?: { hook: Hook; reason: string } };
 
 /**
  * Asks the hooks before a call, the outermost first, each with the arguments that the one before it left. The first
@@ -86,10 +86,10 @@ export type AllBefore =
  */
 export async function askAllBefore(hooks: readonly Hook[], call: HookCall, parts: HookParts): Promise<AllBefore> {
 	let changed: Record<string, unknown> | undefined;
-	let deferred: string | undefined;
+	let deferred: { hook: Hook; reason: string } | undefined;
 	for (const hook of hooks) {
 		const answer = await askBefore(hook, { ...call, arguments: changed ?? call.arguments }, parts);
-		if (answer.action === "defer") deferred ??= answer.reason ?? "a hook asks for a decision";
+		if (answer.action === "defer") deferred ??= { hook, reason: answer.reason ?? "a hook asks for a decision" };
 		else if (answer.action === "continue") changed = answer.arguments ?? changed;
 		else return answer;
 	}

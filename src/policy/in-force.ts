@@ -22,6 +22,8 @@ export interface InForce {
 	policy(ctx: ExtensionContext): ToolPolicy;
 	/** What happens with a call. Throws for arguments that JSON cannot hold. */
 	verdict(call: ToolCall, ctx: ExtensionContext): Verdict;
+	/** Whether the project's settings keep a call from being allowed, whatever the person's say. */
+	isNarrowed(call: ToolCall, ctx: ExtensionContext): boolean;
 	/** The policy is read anew when it is used next. */
 	readAgain(): void;
 	/** The person allows such calls for as long as the session lives, whoever asks about them. */
@@ -45,17 +47,18 @@ export interface InForceParts {
 const freshMs = 1000;
 
 export function createInForce(parts: InForceParts): InForce {
-	let read: { at: number; policy: ToolPolicy; compiled: Policy } | undefined;
+	let read: { at: number; policy: ToolPolicy; compiled: Policy; project: Policy | undefined } | undefined;
 	const allowed: Permissions["rules"] = [];
 
-	function current(ctx: ExtensionContext): { policy: ToolPolicy; compiled: Policy } {
+	function current(ctx: ExtensionContext): NonNullable<typeof read> {
 		const now = performance.now();
 		if (read !== undefined && now - read.at < freshMs) return read;
 		const policy = parts.policy();
-		const project = parts.projectPolicy(ctx);
+		const narrowing = parts.projectPolicy(ctx);
 		const user = compiledOf(policy);
-		const compiled = project === undefined ? user : narrow(user, compiledOf(project, "the project's settings"));
-		read = { at: now, policy, compiled };
+		const project = narrowing && compiledOf(narrowing, "the project's settings");
+		const compiled = project === undefined ? user : narrow(user, project);
+		read = { at: now, policy, compiled, project };
 		return read;
 	}
 
@@ -68,6 +71,10 @@ export function createInForce(parts: InForceParts): InForce {
 	return {
 		policy: (ctx) => current(ctx).policy,
 		verdict: (call, ctx) => evaluate(current(ctx).compiled, call),
+		isNarrowed(call, ctx) {
+			const { project } = current(ctx);
+			return project !== undefined && evaluate(project, call).behavior !== "allow";
+		},
 		readAgain() {
 			read = undefined;
 		},

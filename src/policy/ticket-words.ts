@@ -1,22 +1,45 @@
-import { field } from "../mail/text.ts";
+import type { Running } from "../mail/running.ts";
+import { counted, field } from "../mail/text.ts";
 import { primaryArgument } from "./pattern.ts";
 import type { Ticket } from "./tickets.ts";
 
-/** Most characters of the arguments that are shown. */
-const maxShown = 1500;
+/** Most characters of a call that are shown in a line. */
+const maxShown = 400;
+/** Who decides in the dialog of a session, or on its screen. */
+export const theUser = "the user of the session";
 
 /** What a tool is called for people: by the label that a wrapper gives its calls, too. */
 export function shownTool(tool: string, label: string | undefined): string {
 	return label === undefined ? field(tool) : `${field(label)} (${field(tool)})`;
 }
 
-/** A call for a person: its main argument, or all of them. */
+/** A call for a person in one line: its main argument, or all of them. */
 export function shownCall({ tool, label, arguments: args }: Pick<Ticket, "tool" | "label" | "arguments">): string {
 	const main = primaryArgument({ tool, args });
-	const text = typeof main === "string" ? main : JSON.stringify(args);
-	const cut =
-		text.length > maxShown ? `${text.slice(0, maxShown)} … (${text.length - maxShown} more characters)` : text;
-	return `${shownTool(tool, label)}: ${field(cut, maxShown + 60)}`;
+	const text = (typeof main === "string" ? main : JSON.stringify(args)).trimEnd();
+	return field(`${shownTool(tool, label)}: ${text.replace(/\r?\n/g, " ⏎ ")}`, maxShown);
+}
+
+/** A whole call for a person: its main argument, and below it all others, with their line breaks. */
+export function wholeCall({ tool, label, arguments: args }: Pick<Ticket, "tool" | "label" | "arguments">): string {
+	const main = primaryArgument({ tool, args });
+	const all = valuesIn(args, []);
+	const mainAt = all.findIndex(([, value]) => value === main);
+	const others = all.filter((_, index) => index !== mainAt);
+	const name = shownTool(tool, label);
+	return [mainAt < 0 ? name : `${name}: ${main}`, ...others.map(([path, value]) => named(path, value))].join("\n");
+}
+
+/** The values in a call's arguments that hold no others, and where they are. */
+function valuesIn(value: unknown, path: readonly string[]): (readonly [path: string, value: string])[] {
+	const parts = typeof value === "object" && value !== null ? Object.entries(value) : [];
+	if (parts.length > 0) return parts.flatMap(([name, part]) => valuesIn(part, [...path, name]));
+	if (path.length === 0) return [];
+	return [[path.join("."), typeof value === "string" ? value : JSON.stringify(value)]];
+}
+
+function named(path: string, value: string): string {
+	return value.includes("\n") ? `${path}:\n${value}` : `${path}: ${value}`;
 }
 
 /** What a model reads of a call that was refused. */
@@ -55,8 +78,24 @@ export function approverText({ id, session, tool, arguments: args, message }: Ti
 
 /** What the person reads whose dialog was closed. */
 export function closedText(ticket: Ticket): string {
-	return `This call still waits for your decision, and the model goes on: ${shownCall(ticket)}\nDecide in /mailbox, tab Approvals, or with: pi-session-mail approve ${ticket.id}`;
+	return `This call still waits for your decision, and the model goes on: ${shownCall(ticket)}\n${whereText}`;
 }
+
+/** What the person reads at the start of a session whose calls wait since an earlier one. */
+export function leftText(count: number): string {
+	return `${counted(count, "call")} of this session still ${count === 1 ? "waits" : "wait"} for your decision.\n${whereText}`;
+}
+
+/** What follows of an approval, by whether the session of the call waits for it, runs, or is closed. */
+export function approvedText({ id, session }: Pick<Ticket, "id" | "session">, running: Pick<Running, "find">): string {
+	const record = running.find(session);
+	if (record === undefined) return "when its session is open again, its model may make the call, once";
+	return record.x.approvals?.includes(id) === true
+		? "the call is made"
+		: "the model is told, and may make the call once";
+}
+
+const whereText = "Decide in /mailbox (alt+m), tab Approvals, or find it with: pi-session-mail tickets";
 
 /** What a model reads of a call that is not decided about yet, and that it has to make again. */
 export function waitingNote({ id }: Ticket): string {

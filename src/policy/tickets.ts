@@ -39,6 +39,8 @@ const ticketSchema = z.object({
 	resume: z.enum(["replay_tool_call", "use_decision_as_tool_result", "pass_decision_to_tool"]),
 	/** The rule that asked, as it is shown. */
 	rule: z.optional(z.string()),
+	/** What asks whatever the person's settings allow. */
+	asker: z.optional(z.enum(["hook", "project"])),
 	/** The session whose model may decide as well, as the rule names it. */
 	approver: z.optional(z.string()),
 	/** When it was opened, in milliseconds since 1970. */

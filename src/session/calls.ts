@@ -28,8 +28,10 @@ export interface PendingTicket {
 	id: string;
 	/** The address of its session. */
 	session: string;
-	/** The tool and its main argument. */
+	/** The tool and its main argument, in one line. */
 	call: string;
+	/** The call with all its arguments, and their line breaks. */
+	whole: () => string;
 	/** What is asked. */
 	message: string;
 	/** When it was asked, in milliseconds since 1970. */
@@ -119,7 +121,9 @@ export interface PolicyParts extends CallsParts {
 	/** The mail root, and who runs. */
 	root: string;
 	running: Pick<Running, "find">;
-	/** Shows others for which decisions this session waits. */
-	waitsForApproval: (tickets: readonly string[]) => void;
+	/** Shows others for which decisions this session waits, and its person how many there are to make. */
+	waitsForApproval: (tickets: readonly string[], toDecide: number) => void;
+	/** Tells the person something once, where there is a screen. */
+	notify: (text: string) => void;
 	warn: (text: string) => void;
 }

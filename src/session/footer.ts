@@ -11,6 +11,8 @@ export interface MailCounts {
 	awaiting: number;
 	/** Calls of this session's model that go on by themselves. */
 	calls: number;
+	/** Calls of this session that wait for a decision. */
+	toDecide: number;
 }
 
 /** The footer's text; undefined when there is nothing to say. */
@@ -25,6 +27,7 @@ export function footerText(
 			counts[what] > 0 ? [`${counts[what]} ${what}`] : [],
 		),
 		...(counts.calls > 0 ? [counted(counts.calls, "call")] : []),
+		...(counts.toDecide > 0 ? [`${counts.toDecide} to decide`] : []),
 	];
 	return shown.length === 0 ? undefined : `✉ ${shown.join(" · ")}`;
 }

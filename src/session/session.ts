@@ -193,6 +193,8 @@ export function openSession(
 	/** What the record says of this session's shell. */
 	let shownHops = 0;
 	let shownWait = "";
+	/** How many calls of this session wait for a decision. */
+	let toDecide = 0;
 	/** Nobody will ever resume the session. */
 	let isOver = false;
 
@@ -315,7 +317,14 @@ export function openSession(
 		},
 		root,
 		running,
-		waitsForApproval: (tickets) => presence.update({ approvals: tickets.length === 0 ? undefined : [...tickets] }),
+		waitsForApproval(tickets, count) {
+			presence.update({ approvals: tickets.length === 0 ? undefined : [...tickets] });
+			toDecide = count;
+			guarded(refresh)();
+		},
+		notify(text) {
+			if (ctx.hasUI) ctx.ui.notify(text, "info");
+		},
 		warn,
 	});
 	const overview = createOverview({ disk, root, mailbox, running, ledger });
@@ -542,6 +551,7 @@ export function openSession(
 			read: ledger.readCount - handover.unsavedCount,
 			awaiting: mailbox.awaitingCount(),
 			calls: detachedCalls(calls).length,
+			toDecide,
 		};
 		footer.show(footerText(counts, { isReceiving: ledger.isReceiving, isPaused: ledger.isPaused }));
 	}

@@ -1,19 +1,20 @@
 import type { ResultPart } from "../mail/call-store.ts";
 import { errorReason } from "../mail/disk.ts";
 import { field, pathField, textLines } from "../mail/text.ts";
-import type { Calls, CallView } from "../session/calls.ts";
+import type { Calls, CallView, PendingTicket } from "../session/calls.ts";
 import { wrap } from "./columns.ts";
 import type { Row } from "./frame.ts";
-import type { OpenedCall } from "./memory.ts";
+import type { OpenedCall, OpenedTicket } from "./memory.ts";
 import { callAge, heading, shortTime, textRow } from "./rows.ts";
 
 /** A call that is opened. */
 export interface CallPage {
 	/**
 	 * All that is known of it by now: the call as it stands, its result, what it said. Whoever waits for a call sees its result
-	 * from the top as soon as it has ended. The result is read once, and its rows come as they are wrapped.
+	 * from the top as soon as it has ended. The result is read once, and its rows come as they are wrapped. So are those of
+	 * a call that waits for a decision.
 	 */
-	rowsOf(opened: OpenedCall, width: number): { count: number; at: (index: number) => Row | undefined };
+	rowsOf(opened: OpenedCall | OpenedTicket, width: number): { count: number; at: (index: number) => Row | undefined };
 }
 
 /** `read` does bulk work in slices, one at a time, and draws as it goes on. */
@@ -23,19 +24,38 @@ export function createCallPage(
 ): CallPage {
 	let result: Result | undefined;
 
-	function rowsOf(opened: OpenedCall, width: number): ReturnType<CallPage["rowsOf"]> {
+	function rowsOf(opened: OpenedCall | OpenedTicket, width: number): ReturnType<CallPage["rowsOf"]> {
+		if ("ticket" in opened)
+			return longPage(opened, width, ticketHead(opened.ticket, width), opened.ticket.whole, () => []);
 		const { id, finished } = opened.call;
 		// Of those that have ended only the last are listed.
 		opened.call = [...calls.views(), ...calls.recent()].find((call) => call.id === id) ?? opened.call;
 		if (opened.call.finished === undefined) return pageOf(headOf(opened.call, width), [], saidBy(opened.call, width));
 		if (finished === undefined) opened.top = 0;
-		if (result?.of !== opened || result.width !== width) {
-			const text = result?.of === opened ? result.text : undefined;
-			result = { of: opened, width, text, rows: [], isWhole: false };
-			read(wrapResult(result));
+		const { call } = opened;
+		return longPage(
+			opened,
+			width,
+			headOf(call, width),
+			() => resultText(id),
+			() => saidBy(call, width),
+		);
+	}
+
+	/** A page with a long text in it, which is wrapped piece by piece. */
+	function longPage(
+		of: OpenedCall | OpenedTicket,
+		width: number,
+		head: Row[],
+		textOf: () => string,
+		rest: () => Row[],
+	): ReturnType<CallPage["rowsOf"]> {
+		if (result?.of !== of || result.width !== width) {
+			const text = result?.of === of ? result.text : undefined;
+			result = { of, width, text, rows: [], isWhole: false };
+			read(wrapResult(result, textOf));
 		}
-		const rest = result.isWhole ? saidBy(opened.call, width) : [textRow("Reading …", "muted")];
-		return pageOf(headOf(opened.call, width), result.rows, rest);
+		return pageOf(head, result.rows, result.isWhole ? rest() : [textRow("Reading …", "muted")]);
 	}
 
 	function headOf(call: CallView, width: number): Row[] {
@@ -55,8 +75,8 @@ export function createCallPage(
 		];
 	}
 
-	function* wrapResult(of: Result): Generator<undefined> {
-		const text = of.text ?? resultText(of.of.call.id);
+	function* wrapResult(of: Result, textOf: () => string): Generator<undefined> {
+		const text = of.text ?? textOf();
 		of.text = text;
 		yield undefined;
 		for (const piece of pieces(text)) {
@@ -79,9 +99,9 @@ export function createCallPage(
 	return { rowsOf };
 }
 
-/** The result of a call that is opened. */
+/** The long text of a page: the result of a call, or the call that somebody is to decide about. */
 interface Result {
-	of: OpenedCall;
+	of: OpenedCall | OpenedTicket;
 	width: number;
 	/** Undefined until it is read. */
 	text: string | undefined;
@@ -104,6 +124,15 @@ function pageOf(head: Row[], result: string[], rest: Row[]): ReturnType<CallPage
 			return index < head.length ? head[index] : textRow(result[index - head.length] ?? "");
 		},
 	};
+}
+
+function ticketHead({ id, session, message, since }: PendingTicket, width: number): Row[] {
+	const rows = (text: string, colour: "accent" | "muted") => wrap(text, width).map((row) => textRow(row, colour));
+	return [
+		...rows(field(message, 1000), "accent"),
+		...rows(`asked ${shortTime(since)} · by session ${session} · id ${id}`, "muted"),
+		textRow(""),
+	];
 }
 
 /** The newest first: it is seen without scrolling while the call runs. */

@@ -1,4 +1,4 @@
-import type { CallView } from "../session/calls.ts";
+import type { CallView, PendingTicket } from "../session/calls.ts";
 import type { Listed } from "../session/overview.ts";
 
 /** The tabs of the screen, in their order; each is also a word of `/mailbox`. The last two are there where a policy for tools is set. */
@@ -17,7 +17,7 @@ export interface Memory {
 	places: Record<Tab, Place>;
 	/** Whether what is typed goes into the search. */
 	isSearching: boolean;
-	opened: OpenedMail | OpenedCall | undefined;
+	opened: OpenedMail | OpenedCall | OpenedTicket | undefined;
 	/** The tab to go back to once a recipient is picked. */
 	picksFor: Tab | undefined;
 	showsClosed: boolean;
@@ -37,6 +37,12 @@ export interface OpenedMail {
 /** A call that is opened, as it was seen last. */
 export interface OpenedCall {
 	call: CallView;
+	top: number;
+}
+
+/** A call that waits for a decision and is opened. */
+export interface OpenedTicket {
+	ticket: PendingTicket;
 	top: number;
 }
 

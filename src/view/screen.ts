@@ -14,7 +14,15 @@ import { wrap } from "./columns.ts";
 import { type Drawn, drawFrame, type Frame, type Row, type Theme } from "./frame.ts";
 import { type Input, type Key, type Keybindings, readKey } from "./keys.ts";
 import { createLists, type Item, type Items } from "./lists.ts";
-import { type Memory, type OpenedCall, type OpenedMail, type Place, type Tab, tabs } from "./memory.ts";
+import {
+	type Memory,
+	type OpenedCall,
+	type OpenedMail,
+	type OpenedTicket,
+	type Place,
+	type Tab,
+	tabs,
+} from "./memory.ts";
 import { createPage } from "./page.ts";
 import { textRow } from "./rows.ts";
 
@@ -58,6 +66,8 @@ const refreshMs = 1000;
 const sliceMs = 4;
 /** The keys that do something with a mail; what is pasted is none of them. */
 const mailKeys: ReadonlySet<string> = new Set("rxeydph");
+/** What is done with a call that waits for a decision. */
+const ticketKeys = ["a approve", "n deny", "y copy id"];
 /** What Pi shows below the screen. */
 const footerRows = 4;
 
@@ -161,7 +171,12 @@ export function createScreen(parts: ScreenParts): Screen {
 		};
 		const base = { tabs: shownTabs.map((name) => titleOf(name)), tab: shownTabs.indexOf(tab), message };
 		if (opened !== undefined) {
-			const shown = "call" in opened ? callFrame(opened, width) : mailFrame(opened, width);
+			const shown =
+				"listed" in opened
+					? mailFrame(opened, width)
+					: "call" in opened
+						? callFrame(opened, width)
+						: ticketFrame(opened, width);
 			pageLength = shown.count;
 			return { ...base, ...shown, selected: -1, top: opened.top, empty: "" };
 		}
@@ -200,6 +215,16 @@ export function createScreen(parts: ScreenParts): Screen {
 			count: rows?.count ?? 0,
 			rowAt: (index) => rows?.at(index) ?? textRow(""),
 			keys: ["↑↓ scroll", ...callKeys(call), isWaiting ? "Esc stop waiting" : "Esc back"],
+		};
+	}
+
+	function ticketFrame(opened: OpenedTicket, width: number): Opened {
+		const rows = callPage?.rowsOf(opened, width);
+		return {
+			title: undefined,
+			count: rows?.count ?? 0,
+			rowAt: (index) => rows?.at(index) ?? textRow(""),
+			keys: ["↑↓ scroll", ...ticketKeys, "Esc back"],
 		};
 	}
 
@@ -253,7 +278,7 @@ export function createScreen(parts: ScreenParts): Screen {
 				return ["↑↓", ...openKeys(item?.call), ...callKeys(item?.call), ...all, ...ends];
 			}
 			case "approvals":
-				return ["↑↓", ...(item?.ticket === undefined ? [] : ["a approve", "n deny", "y copy id"]), ...ends];
+				return ["↑↓", ...(item?.ticket === undefined ? [] : ["Enter open", ...ticketKeys]), ...ends];
 			case "doctor":
 				return ["↑↓ scroll", "Enter look again", ...ends];
 			default:
@@ -303,6 +328,11 @@ export function createScreen(parts: ScreenParts): Screen {
 		else say(isDetached ? "Cancelled: what it gave so far comes as mail." : "Cancelled: the model is told so.");
 	}
 
+	function onTicket(key: string, ticket: PendingTicket): void {
+		if (key === "y") copy(ticket.id);
+		else if (key === "a" || key === "n") parts.done({ type: "decide", ticket, isApproved: key === "a" });
+	}
+
 	/** What can be done with a mail: only that is shown. */
 	function keysFor(listed: Listed | undefined): string[] {
 		const write = "w write";
@@ -346,10 +376,11 @@ export function createScreen(parts: ScreenParts): Screen {
 		else onList(input);
 	}
 
-	function onPage(opened: OpenedMail | OpenedCall, input: Input): void {
+	function onPage(opened: OpenedMail | OpenedCall | OpenedTicket, input: Input): void {
 		if ("text" in input) {
 			if (input.text === "q") memory.opened = undefined;
 			else if ("call" in opened) onCall(input.text, opened.call);
+			else if ("ticket" in opened) onTicket(input.text, opened.ticket);
 			else onMail(input.text, opened.listed);
 			return;
 		}
@@ -405,9 +436,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			if (hasAttached()) parts.done({ type: "cancelAttached" });
 			else say("The model waits for no call.", true);
 		} else if (/^[xy]$/.test(text) && item?.call !== undefined) onCall(text, item.call);
-		else if (text === "y" && item?.ticket !== undefined) copy(item.key);
-		else if ((text === "a" || text === "n") && item?.ticket !== undefined)
-			parts.done({ type: "decide", ticket: item.ticket, isApproved: text === "a" });
+		else if (/^[any]$/.test(text) && item?.ticket !== undefined) onTicket(text, item.ticket);
 		else if (/^[psx]$/.test(text) && item?.running !== undefined) {
 			// Not where a person only looks for a recipient.
 			if (memory.picksFor === undefined) onSession(text, item.running);
@@ -495,7 +524,8 @@ export function createScreen(parts: ScreenParts): Screen {
 		else if (item?.call !== undefined) {
 			if (item.call.isDetached) memory.opened = { call: item.call, top: 0 };
 			else say("The model waits for it: its result comes in the conversation.", true);
-		} else if (item?.address !== undefined) parts.done({ type: "write", to: item.address });
+		} else if (item?.ticket !== undefined) memory.opened = { ticket: item.ticket, top: 0 };
+		else if (item?.address !== undefined) parts.done({ type: "write", to: item.address });
 		else if (memory.tab === "sessions" && item !== undefined)
 			say("That is this session: it cannot write to itself.", true);
 	}

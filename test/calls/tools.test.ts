@@ -29,7 +29,13 @@ beforeEach(() => {
 	policy = toolPolicySchema.parse({});
 	const session: PolicyParts = {
 		...{ folder: "/mail", disk: nodeDisk(), root: "/", running: { find: () => undefined }, warn: () => {} },
-		...{ tell: () => true, isRunning: () => false, askApprover: () => {}, waitsForApproval: () => {} },
+		...{
+			tell: () => true,
+			isRunning: () => false,
+			askApprover: () => {},
+			waitsForApproval: () => {},
+			notify: () => {},
+		},
 		...{ address: alice, now: Date.now, hops: () => 0, maxCalls: () => 4, mayDetach: () => true },
 		...{ hasMail: () => hasMail, open: () => true, changed: () => {}, pathOf: (id) => `/mail/${id}.json` },
 		end: (call) => kept.push(call) > 0,

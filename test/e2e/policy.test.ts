@@ -81,7 +81,7 @@ test("a person allows such calls for the session, or for good, which adds a rule
 	const home = homeWith(asksRm());
 	const pi = await startedPi({ home });
 	await pi.prompt(rm);
-	pi.answer(await dialog(pi), { value: "Allow for this session" });
+	pi.answer(await dialog(pi), { value: "Allow this call for the session" });
 	await pi.settled();
 	await pi.prompt(rm);
 	await pi.settled();
@@ -117,7 +117,10 @@ test("a call that waits is handed back, is approved from a shell in another wind
 	expect(`${line}`).toContain(`${id}  ${pi.sessionId}  bash`);
 	watching.kill("SIGINT");
 	expect(await once(watching, "exit")).toEqual([130, null]);
-	expect(await program(home, "approve", id)).toMatchObject({ code: 0, stdout: `Approved: bash of ${pi.sessionId}.\n` });
+	expect(await program(home, "approve", id)).toMatchObject({
+		code: 0,
+		stdout: `Approved: bash of ${pi.sessionId}; the call is made.\n`,
+	});
 	await eventually(() => mailEntries(pi).length === 1);
 	expect(mailEntries(pi)[0]?.text).toContain("has completed. This is its result.\n\ngone");
 	expect(existsSync(join(home.workDir, "build"))).toBe(false);
@@ -406,7 +409,7 @@ test("L3 an interrupt lets a question wait by itself, and the call is made when 
 	await pi.settled();
 	expect(results(pi)[0]?.text).toContain("interrupted by mail");
 	const id = await untilTicket(home);
-	await eventually(() => pi.notifications().some((text) => text.includes(`pi-session-mail approve ${id}`)));
+	await eventually(() => pi.notifications().some((text) => text.includes("Decide in /mailbox (alt+m)")));
 	// Nobody listens to the dialog that was closed.
 	pi.answer(asked, { value: "No" });
 	expect((await program(home, "approve", id)).code).toBe(0);

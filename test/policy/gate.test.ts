@@ -19,13 +19,15 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 	const warnings: string[] = [];
 	const told: string[] = [];
 	const notices: string[] = [];
-	const dialogs: { title: string; answer: (choice: string | undefined) => void }[] = [];
+	const counts: number[] = [];
+	const dialogs: { title: string; ways: string[]; answer: (choice: string | undefined) => void }[] = [];
 	const clock = { now: startMs };
 	const session = {
 		...{ address: "s", folder, disk, now: () => clock.now },
 		mayDetach: () => true,
 		tell: (_call: object, text: string) => told.push(text) > 0,
-		waitsForApproval: () => {},
+		waitsForApproval: (_ids: string[], count: number) => counts.push(count),
+		notify: (text: string) => notices.push(text),
 		warn: (text: string) => warnings.push(text),
 	} as unknown as PolicyParts;
 	const gate = createGate({
@@ -39,9 +41,9 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 	const ctx = {
 		...{ hasUI, cwd: folder, signal: run.signal },
 		ui: {
-			select: (title: string, _ways: string[], { signal }: { signal: AbortSignal }) =>
+			select: (title: string, ways: string[], { signal }: { signal: AbortSignal }) =>
 				new Promise((resolve) => {
-					dialogs.push({ title, answer: resolve });
+					dialogs.push({ title, ways, answer: resolve });
 					signal.addEventListener("abort", () => resolve(undefined));
 				}),
 			confirm: async () => true,
@@ -51,7 +53,7 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 	const call = (tool: string, input: Record<string, unknown> = {}, toolCallId = "c") =>
 		gate.toolCall({ type: "tool_call", toolName: tool, toolCallId, input } as never, ctx);
 	const store = openTicketStore(nodeDisk(), folder, () => clock.now);
-	return { gate, ctx, run, call, store, warnings, told, notices, dialogs, clock, folder };
+	return { gate, ctx, run, call, store, warnings, told, notices, counts, dialogs, clock, folder };
 }
 
 const hookSays: Record<string, object> = {
@@ -117,7 +119,7 @@ test("what a person allows for the session holds for what the project asks about
 	const { call, dialogs } = setUp({}, { projectPolicy: () => toolPolicySchema.parse(asks) });
 	const outcome = call("mcp__a__b");
 	await later();
-	dialogs[0]?.answer("Allow for this session");
+	dialogs[0]?.answer("Allow this call for the session");
 	await later(1000);
 	expect(await outcome).toBeUndefined();
 	const again = call("mcp__a__b", {}, "d");
@@ -143,7 +145,7 @@ test("SMB-063 a hook that defers loses neither what a hook before it has changed
 	const outcome = call("bash", input);
 	await later();
 	expect(store.listPending()).toMatchObject([{ arguments: { command: "safe" }, message: "look at it" }]);
-	expect(dialogs[0]?.title).toContain("Asked by a hook before the call.");
+	expect(dialogs[0]?.title).toContain("Asked by a hook before the call (wrapper 2).");
 	dialogs[0]?.answer("Allow once");
 	await later(1000);
 	expect([await outcome, input]).toEqual([undefined, { command: "safe" }]);
@@ -254,7 +256,7 @@ function around({ gate, ctx, call }: ReturnType<typeof setUp>, id: string) {
 
 test("L3 the dialog of a call that is handed back closes, the person is told where to decide, and the next one is shown", async () => {
 	const session = setUp(asks, { isWrapped: () => true });
-	const { dialogs, notices, store } = session;
+	const { dialogs, notices } = session;
 	const first = around(session, "first");
 	await first.begin();
 	await around(session, "second").begin();
@@ -266,9 +268,8 @@ test("L3 the dialog of a call that is handed back closes, the person is told whe
 		expect.stringContaining("bash: first"),
 		expect.stringContaining("bash: second"),
 	]);
-	const id = store.listPending().find(({ callId }) => callId === "first")?.id;
 	expect(notices).toEqual([
-		`This call still waits for your decision, and the model goes on: bash: first\nDecide in /mailbox, tab Approvals, or with: pi-session-mail approve ${id}`,
+		"This call still waits for your decision, and the model goes on: bash: first\nDecide in /mailbox (alt+m), tab Approvals, or find it with: pi-session-mail tickets",
 	]);
 });
 
@@ -355,4 +356,103 @@ test("only a rule that asks says how long its decision is waited for", () => {
 		undefined,
 		undefined,
 	]);
+});
+
+test("an Enter that was meant for the editor decides nothing: the first choice is to decide later", async () => {
+	const session = setUp(asks);
+	const outcome = session.call("mcp__a__b", { a: "x", b: { c: 1 } });
+	await later();
+	const [dialog] = session.dialogs;
+	expect(dialog?.title).toBe(
+		"Permission required for tool 'mcp__a__b'\nmcp__a__b: x\nb.c: 1\nAsked by the default of the settings, since no rule fits.",
+	);
+	const ways = ["Allow once", "Allow this call for the session", "Always allow …", "No", "No, with a reason …"];
+	expect(dialog?.ways).toEqual(["Decide later", ...ways]);
+	dialog?.answer(dialog.ways[0]);
+	await later();
+	expect(await outcome).toMatchObject({ block: true, reason: expect.stringContaining('"status":"waiting"') });
+	expect(session.notices).toEqual([expect.stringContaining("Decide in /mailbox (alt+m), tab Approvals")]);
+	expect(session.store.listPending()).toHaveLength(1);
+});
+
+test("a person is told once where a call waits whose question is over in time or by an interrupt, and not at the end", async () => {
+	const rule = { pattern: "*", behavior: "ask", attachSeconds: 5 };
+	const session = setUp({ permissions: { default: "allow", rules: [rule] } });
+	session.call("mcp__a__b", {}, "c");
+	await later(5000);
+	expect(session.notices).toEqual([expect.stringContaining("mcp__a__b")]);
+	session.call("mcp__a__b", {}, "d");
+	await later();
+	session.gate.interrupt();
+	await later();
+	expect(session.notices).toHaveLength(2);
+	session.call("mcp__a__b", {}, "e");
+	await later();
+	session.gate.close();
+	await later();
+	expect([session.notices.length, session.store.listPending().length]).toEqual([2, 3]);
+});
+
+test("on a low screen the rarer choices come after one more key, so that the call is seen as well", async () => {
+	const { rows, columns } = process.stdout;
+	Object.assign(process.stdout, { rows: 15, columns: 50 });
+	try {
+		const { call, dialogs } = setUp(asks);
+		const outcome = call("bash", { command: "rm\nls" });
+		await later();
+		expect(dialogs[0]?.ways).toEqual(["Decide later", "Allow once", "No", "More …"]);
+		expect(dialogs[0]?.title).toBe("bash: rm\nls\nAsked by the default of the settings, since no…");
+		dialogs[0]?.answer("More …");
+		await later();
+		const rarer = ["Allow this call for the session", "Always allow …", "No, with a reason …"];
+		expect(dialogs[1]?.ways).toEqual(["Decide later", ...rarer]);
+		dialogs[1]?.answer("Allow this call for the session");
+		await later(1000);
+		expect(await outcome).toBeUndefined();
+	} finally {
+		Object.assign(process.stdout, { rows, columns });
+	}
+});
+
+test("what no rule of the settings could allow is not offered: a hook asks again, and so does a project", async () => {
+	const wrappers = [{ match: { tool: "other" } }, { match: { tool: "*" }, before: { tool: "defers" } }];
+	const hook = setUp({ wrappers });
+	hook.call("mcp__a__b");
+	await later();
+	expect(hook.dialogs[0]?.title).toBe("look at it\nmcp__a__b\nAsked by a hook before the call (wrapper 2).");
+	expect(hook.dialogs[0]?.ways).toEqual(["Decide later", "Allow once", "No", "No, with a reason …"]);
+	const once = ["Decide later", "Allow once", "Allow this call for the session", "No", "No, with a reason …"];
+	// The person's own settings are named where both ask, and would not be enough to allow it.
+	for (const policy of [{}, asks]) {
+		const project = setUp(policy, { projectPolicy: () => toolPolicySchema.parse(asks) });
+		project.call("mcp__a__b");
+		await later();
+		expect(project.dialogs[0]?.ways).toEqual(once);
+	}
+});
+
+test("PSM-039 how many calls wait for a decision is told as it changes, and once at a start with calls that still wait", async () => {
+	const { call, counts, dialogs, folder } = setUp(asks);
+	call("mcp__a__b", {}, "c");
+	call("mcp__a__b", {}, "d");
+	await later();
+	expect(counts.at(-1)).toBe(2);
+	dialogs[0]?.answer("No");
+	await later(1000);
+	expect(counts.at(-1)).toBe(1);
+
+	const next = setUp(asks, { folder });
+	next.gate.takeInLeft();
+	await later(1000);
+	next.gate.takeInLeft();
+	await later(1000);
+	expect(next.notices).toEqual([
+		"1 call of this session still waits for your decision.\nDecide in /mailbox (alt+m), tab Approvals, or find it with: pi-session-mail tickets",
+	]);
+	expect(next.counts.at(-1)).toBe(1);
+	const [left] = next.store.listPending();
+	const by = { kind: "person", who: "Ann" } as const;
+	next.store.decide(left?.id ?? "", { decision_id: "d", action: "cancel", by, at: startMs });
+	await later(1000);
+	expect(next.counts.at(-1)).toBe(0);
 });

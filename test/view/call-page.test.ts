@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import type { EndedCall, ResultPart } from "../../src/mail/call-store.ts";
 import type { CallView } from "../../src/session/calls.ts";
 import { type CallPage, createCallPage } from "../../src/view/call-page.ts";
-import type { OpenedCall } from "../../src/view/memory.ts";
+import type { OpenedCall, OpenedTicket } from "../../src/view/memory.ts";
 
 const id = "call-0123456789abcdef";
 const started = Date.parse("2026-11-29T12:00:00.000Z");
@@ -39,13 +39,13 @@ function endedWith(...content: ResultPart[]): EndedCall {
 }
 
 /** What is drawn of it at once. */
-function draw(opened: OpenedCall, width = 80): string[] {
+function draw(opened: OpenedCall | OpenedTicket, width = 80): string[] {
 	const { count, at } = page.rowsOf(opened, width);
 	return Array.from({ length: count }, (_, index) => (at(index)?.cells ?? []).map(({ text }) => text).join(""));
 }
 
 /** The same when it is read. */
-function whole(opened: OpenedCall, width = 80): string[] {
+function whole(opened: OpenedCall | OpenedTicket, width = 80): string[] {
 	draw(opened, width);
 	for (; reading?.next().done === false; ) slices++;
 	return draw(opened, width);
@@ -163,4 +163,16 @@ describe("a call that runs", () => {
 		draw(one);
 		expect(one.top).toBe(3);
 	});
+});
+
+test("a call that waits for a decision is what is asked about it and all of the call, line by line", () => {
+	const ticket = { id: "ticket-0123456789abcdef", session: "s", call: "write: a", message: "May I?", since: started };
+	const text = `write: a\ncontent:\n\tfirst\n${"more\n".repeat(5000)}last`;
+	const shown = { ticket: { ...ticket, whole: () => text }, top: 0 };
+	expect(draw(shown)).toContain("Reading …");
+	const rows = whole(shown);
+	expect(rows.slice(0, 2)).toEqual(["May I?", expect.stringMatching(/^asked .* · by session s · id ticket-0123/)]);
+	expect(rows.slice(3, 6)).toEqual(["write: a", "content:", "    first"]);
+	expect([rows.length, rows.at(-1)]).toEqual([5007, "last"]);
+	expect(slices).toBeGreaterThan(2);
 });
