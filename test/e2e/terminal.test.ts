@@ -96,11 +96,11 @@ describe.skipIf(!hasTmux())("in a terminal", () => {
 		writeFileSync(join(home.agentDir, "session-mail.json"), JSON.stringify({ toolPolicy: { permissions } }));
 		const author = await openNamed(home, "author");
 		await enter(author, '%tool bash {"command":"rm -f one"} ;; %next ;; %say went on');
-		await author.waitForScreen(/bash: rm -f one\n(?:.*\n)*.*Allow for this session/);
+		await author.waitForScreen(/bash: rm -f one\n(?:.*\n)*.*Allow this call for the session/);
 		await author.waitForScreen(/^ went on$/m);
-		const screen = await author.waitForScreen(/pi-session-mail approve ticket-[a-z0-9]{16}/);
-		expect(screen.join("\n")).not.toContain("Allow for this session");
+		const screen = await author.waitForScreen("find it with: pi-session-mail tickets");
+		expect(screen.join("\n")).not.toContain("Allow this call for the session");
 		await enter(author, '%tool bash {"command":"rm -f two"} ;; %next ;; %say went on');
-		await author.waitForScreen(/bash: rm -f two\n(?:.*\n)*.*Allow for this session/);
+		await author.waitForScreen(/bash: rm -f two\n(?:.*\n)*.*Allow this call for the session/);
 	});
 });
