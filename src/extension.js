@@ -30,7 +30,7 @@ function usesCalls() {
 	const agentDir = process.env.PI_CODING_AGENT_DIR?.replace(/^~(?=$|\/)/, () => homedir());
 	const settings = join(agentDir || join(homedir(), ".pi", "agent"), "session-mail.json");
 	try {
-		return statSync(settings).isFile() && readFileSync(settings).includes("toolPolicy");
+		return statSync(settings).isFile() && /tool|polic|perm|wrap/i.test(readFileSync(settings, "utf8"));
 	} catch (error) {
 		return error.code !== "ENOENT";
 	}

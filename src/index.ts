@@ -14,6 +14,7 @@ import { systemProcesses } from "./mail/process.ts";
 import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
 import { openSettings, type Settings, settingsPath } from "./mail/settings.ts";
+import { unusedPolicy } from "./session/calls.ts";
 import { diagnoseSession } from "./session/doctor.ts";
 import { mailType } from "./session/ledger.ts";
 import { type Announce, type Machine, type MailSession, openSession } from "./session/session.ts";
@@ -61,7 +62,8 @@ export default function sessionMail(
 		}
 		owners.set(ctx.sessionManager, owner);
 		if (!isRegistered) {
-			registerMailboxCommand(pi, { current, reasonOff, screen, diagnose });
+			const unused = () => unusedPolicy(settings());
+			registerMailboxCommand(pi, { current, reasonOff, screen, diagnose, unused });
 			if (ctx.mode === "tui") registerShortcut();
 			if (settings().toolPolicy !== undefined) calls = createCalls?.(settings, machine.settingsFile);
 			registerTools(pi, ctx, tools());

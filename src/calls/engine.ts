@@ -14,8 +14,16 @@ export interface NewCall {
 	args: unknown;
 	/** How long its model waits for it, in milliseconds; undefined for as long as it takes, or an interrupt comes. */
 	attachMs: number | undefined;
-	/** Whether its work begins with a wait {@link Turn.aside}: it takes its place after that. */
-	beginsAside?: boolean;
+	/** The question that its work waits for first, {@link Turn.aside}: it takes its place after that. */
+	question?: Question;
+}
+
+/** What somebody has to decide before a call is made. */
+export interface Question {
+	/** Id of the ticket. */
+	id: string;
+	/** The tool of the call that is asked about. */
+	tool: string;
 }
 
 /** The work of a call. It ends early when the signal aborts. */
@@ -28,7 +36,7 @@ export interface Turn {
 	/** Aborts when the model has it back. */
 	readonly isBack: AbortSignal;
 	/** Waits for somebody, and leaves the place to another call meanwhile. A call that was stopped gets none again. */
-	aside<T>(wait: () => Promise<T>): Promise<T>;
+	aside<T>(wait: () => Promise<T>, question?: Question): Promise<T>;
 }
 
 /** A call that makes others, which have no turn and no place of their own. */
@@ -77,6 +85,8 @@ interface LiveCall extends OpenCall {
 	isCancelled: boolean;
 	/** Whether it has one of the places of calls that run at once. */
 	hasPlace: boolean;
+	/** It was not made yet: its question waits. */
+	isUndecided: boolean;
 	/** How many waits leave its place to others. */
 	waits: number;
 	/** It waits for a place again. */
@@ -176,16 +186,17 @@ export function createEngine(parts: CallsParts): Engine {
 		fillPlaces();
 	}
 
-	async function work(call: LiveCall, beginsAside: boolean, action: Work, update: Update): Promise<ToolResult> {
+	async function work(call: LiveCall, action: Work, update: Update): Promise<ToolResult> {
 		const { signal } = call.controller;
-		if (!beginsAside) {
+		if (!call.isUndecided) {
 			await place(call);
 			signal.throwIfAborted();
 		}
 		return await action(signal, update, { giveBack: call.detach, isBack: call.back.signal, aside });
 
-		async function aside<T>(wait: () => Promise<T>): Promise<T> {
+		async function aside<T>(wait: () => Promise<T>, question?: Question): Promise<T> {
 			call.waits++;
+			if (question !== undefined) ask(call, question);
 			call.state = "pending";
 			leavePlace(call);
 			changed();
@@ -193,12 +204,22 @@ export function createEngine(parts: CallsParts): Engine {
 				return await wait();
 			} finally {
 				call.waits--;
+				call.isUndecided = false;
 				// Another one may have ended before there was a place.
 				if (call.waits === 0 && !call.hasPlace) call.placing ??= place(call);
 				await call.placing;
 				call.placing = undefined;
 			}
 		}
+	}
+
+	/** Only of the whole call can be said that it was not made: one that makes others has begun. */
+	function ask(call: LiveCall, { id, tool }: Question): void {
+		if (field(tool) !== call.tool) return;
+		call.isUndecided = true;
+		if (call.ticket === id) return;
+		call.ticket = id;
+		if (call.isDetached) parts.open(call);
 	}
 
 	function note(call: LiveCall, { content }: ToolResult): void {
@@ -211,10 +232,11 @@ export function createEngine(parts: CallsParts): Engine {
 	}
 
 	/** Hands a call back after a while; as soon as that is possible, when it is not then. The returned function ends that. */
-	function untilDetached(call: LiveCall, ms: number, why: string): () => void {
+	function untilDetached(call: LiveCall, ms: number): () => void {
 		let stop = later(ms, attempt);
 		function attempt(): void {
-			call.detach(why);
+			const span = `${ms / 1000} s`;
+			call.detach(call.isUndecided ? `nobody has decided about it within ${span}` : `still running after ${span}`);
 			if (!call.isDetached && call.outcome === undefined) stop = later(againMs, attempt);
 		}
 		return () => stop();
@@ -244,7 +266,7 @@ export function createEngine(parts: CallsParts): Engine {
 	}
 
 	async function run(
-		{ tool, args, attachMs, beginsAside = false }: NewCall,
+		{ tool, args, attachMs, question }: NewCall,
 		action: Work,
 		signal: AbortSignal | undefined,
 		onUpdate: Update | undefined,
@@ -270,6 +292,8 @@ export function createEngine(parts: CallsParts): Engine {
 			isDetached: false,
 			isCancelled: false,
 			hasPlace: false,
+			...(question !== undefined && { ticket: question.id }),
+			isUndecided: question !== undefined,
 			waits: 0,
 			placing: undefined,
 			outcome: undefined,
@@ -297,15 +321,12 @@ export function createEngine(parts: CallsParts): Engine {
 		if (signal?.aborted === true) stop();
 		signal?.addEventListener("abort", stop);
 		if (attachMs === 0) call.detach("at once");
-		const cancelLimit =
-			attachMs === undefined || attachMs === 0
-				? () => {}
-				: untilDetached(call, attachMs, `still running after ${attachMs / 1000} s`);
+		const cancelLimit = attachMs === undefined || attachMs === 0 ? () => {} : untilDetached(call, attachMs);
 		const update: Update = (partial) => {
 			note(call, partial);
 			if (!call.isDetached) onUpdate?.(partial);
 		};
-		work(call, beginsAside, action, update).then(
+		work(call, action, update).then(
 			(value) => call.give({ value }),
 			(error) => call.give({ error }),
 		);
@@ -316,7 +337,7 @@ export function createEngine(parts: CallsParts): Engine {
 		const over = await Promise.race([given, detached]);
 		signal?.removeEventListener("abort", stop);
 		cancelLimit();
-		if (typeof over === "string") return placeholder(call.id, over);
+		if (typeof over === "string") return placeholder(call, over);
 		live.delete(call.id);
 		countChanged();
 		if ("error" in over) throw over.error;
@@ -382,7 +403,10 @@ export function createEngine(parts: CallsParts): Engine {
 				if (call.outcome === undefined) {
 					call.isCancelled = true;
 					call.controller.abort();
-					call.give({ error: new Error("the session was closed, or loaded its extensions again") });
+					const why = call.isUndecided
+						? notMadeText(call.ticket ?? "")
+						: "the session was closed, or loaded its extensions again";
+					call.give({ error: new Error(why) });
 				}
 				if (call.isDetached) finish(call);
 			}
@@ -438,14 +462,23 @@ function text(of: string): ResultPart & { type: "text" } {
 	return { type: "text", text: of };
 }
 
-/** What the model is told in place of a result (T-SMB-5). */
-function placeholder(id: string, why: string): ToolResult {
+/** What is said of a call that has ended though its question waits. */
+export function notMadeText(ticket: string): string {
+	return `It was not made. The question ${ticket} still waits: its decision comes as mail.`;
+}
+
+/** What the model is told in place of a result (T-SMB-5); of a call that was not made yet it must not hear that it runs. */
+function placeholder({ id, isUndecided }: LiveCall, why: string): ToolResult {
+	const goOn = "Go on with something else, or use session_mail_wait, session_call_status or session_call_cancel.";
+	const waits =
+		"Nobody has decided about it yet, and it has not been made. Do not make it again: when it is approved it";
 	const told = {
-		status: "running",
+		status: isUndecided ? "pending" : "running",
 		tool_call_id: id,
 		detached: why,
-		message:
-			"Its result will arrive as mail. Go on with something else, or use session_mail_wait, session_call_status or session_call_cancel.",
+		message: isUndecided
+			? `${waits} is made by itself, and its result or the refusal will arrive as mail. ${goOn}`
+			: `Its result will arrive as mail. ${goOn}`,
 	};
 	return { content: [text(JSON.stringify(told))], details: undefined, structuredContent: told };
 }

@@ -1,18 +1,19 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorMessage, nodeDisk } from "../mail/disk.ts";
-import { openSettings, type Settings } from "../mail/settings.ts";
+import { openSettings, projectSettingsPath, type Settings } from "../mail/settings.ts";
 import { noToolPolicy } from "../mail/tool-policy.ts";
 import { addPermission } from "../policy/add-permission.ts";
 import { pendingIn } from "../policy/all-tickets.ts";
 import { decideAtScreen } from "../policy/decide-as.ts";
-import { createGate, type Gate, projectSettingsPath } from "../policy/gate.ts";
+import { createGate, type Gate } from "../policy/gate.ts";
 import { shownCall, shownTool, wholeCall } from "../policy/ticket-words.ts";
+import { openTicketStore } from "../policy/tickets.ts";
 import { labelOf } from "../policy/wrappers.ts";
-import type { Calls, CallView, PolicyParts } from "../session/calls.ts";
+import type { Calls, CallView, PolicyParts, PolicyProblem } from "../session/calls.ts";
 import type { Tool } from "../tools/tool.ts";
-import { createEngine, type Engine, type Outer } from "./engine.ts";
+import { createEngine, type Engine, notMadeText, type Outer } from "./engine.ts";
 import { callTools } from "./tools.ts";
-import { type Host, wrapBuiltIns } from "./wrap.ts";
+import { type Host, suspendProblems, wrapBuiltIns } from "./wrap.ts";
 
 /** What stands around the calls of a model, in a session whose settings ask for it: it may suspend them, and ask about them. */
 export interface CallsModule {
@@ -43,7 +44,7 @@ export function createCalls(
 	const policy = () => settings((text) => current?.session.warn(text)).toolPolicy ?? noToolPolicy;
 	let current: Current | undefined;
 	let context: ExtensionContext | undefined;
-	let problems: string[] = [];
+	let problems: PolicyProblem[] = [];
 	/** The tools that were wrapped, and where Pi says that they come from. */
 	let wrapped: ReadonlyMap<string, string | undefined> = new Map();
 	/** What the policy has taken from the model's list. */
@@ -134,11 +135,15 @@ export function createCalls(
 						},
 					),
 				decide: (id, isApproved, reason) => decideAtScreen(session, id, isApproved, reason),
+				notMade(ticket) {
+					const state = openTicketStore(session.disk, session.folder, session.now).find(ticket)?.state;
+					return state === "pending" ? notMadeText(ticket) : undefined;
+				},
 				explain: (tool, args) => (context === undefined ? [] : gate.explain({ tool, args }, context)),
 				problems() {
 					if (context === undefined) return problems;
 					const tools = pi.getAllTools().map(({ name }) => name);
-					return [...problems, ...gate.problems(context, tools, isWrapped)];
+					return [...problems, ...suspendProblems(policy(), tools), ...gate.problems(context, tools, isWrapped)];
 				},
 				close() {
 					gate.close();

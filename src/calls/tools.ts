@@ -156,7 +156,7 @@ export function callTools({ policy, current, outers }: CallToolsParts): Tool[] {
 		parameters: {
 			type: "object",
 			properties: {
-				session: { type: "string", description: "Full id of the session, as the mail gives it" },
+				session: { type: "string", description: "Name or id of the session, as the mail gives it" },
 				ticket: { type: "string", description: "Id of the ticket" },
 				approve: { type: "boolean", description: "Whether the call may be made" },
 				reason: { type: "string", description: "Why; the other session's model reads it" },

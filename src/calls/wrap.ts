@@ -1,8 +1,11 @@
 import type * as Pi from "@earendil-works/pi-coding-agent";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import { field } from "../mail/text.ts";
 import { ruleFor, type ToolPolicy } from "../mail/tool-policy.ts";
 import type { Gate } from "../policy/gate.ts";
+import { noSuchTool } from "../policy/permissions.ts";
 import { wrappersFor } from "../policy/wrappers.ts";
+import type { PolicyProblem } from "../session/calls.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Engine, Outer } from "./engine.ts";
 
@@ -29,15 +32,15 @@ interface WrapParts {
 
 /**
  * Puts a tool of the same name before each of Pi's own tools that a rule names, which runs Pi's as a call. It keeps all that
- * Pi's has; one that is switched off stays off. Returns which tools these are, and what could not be done, one sentence each.
+ * Pi's has; one that is switched off stays off. Returns which tools these are, and what could not be done.
  */
 export function wrapBuiltIns({ pi, ctx, host, policy, current, outerOf }: WrapParts): {
 	wrapped: ReadonlySet<string>;
-	problems: string[];
+	problems: PolicyProblem[];
 } {
 	const all = pi.getAllTools();
 	const active = pi.getActiveTools();
-	const problems: string[] = [];
+	const problems: PolicyProblem[] = [];
 	const wrapped = new Set<string>();
 	const makers = makersOf(host, pi, ctx.cwd);
 	for (const name of makers.keys()) {
@@ -45,7 +48,10 @@ export function wrapBuiltIns({ pi, ctx, host, policy, current, outerOf }: WrapPa
 		const found = all.find((tool) => tool.name === name);
 		if (found === undefined) continue;
 		if (found.sourceInfo.source !== "builtin") {
-			problems.push(`the tool ${name} is that of another extension and is left alone`);
+			problems.push({
+				what: `the tool ${name} is that of another extension and is left alone`,
+				mend: "take that extension away, or what toolPolicy says of the tool, and restart Pi",
+			});
 			continue;
 		}
 		const own = makers.get(name)?.();
@@ -68,19 +74,27 @@ export function wrapBuiltIns({ pi, ctx, host, policy, current, outerOf }: WrapPa
 				// What runs it is a call already.
 				if (outer !== undefined) return work(signal ?? outer.signal, onUpdate ?? (() => {}), outer.turn);
 				const attachMs = asked?.attachMs ?? attachMsOf(policy(), name);
-				const call = { tool: name, args: params, attachMs, ...(asked && { beginsAside: true }) };
+				const call = { tool: name, args: params, attachMs, ...(asked && { question: asked.ticket }) };
 				return engine.run(call, work, signal, onUpdate);
 			},
 		});
 	}
-	for (const { tool } of policy().rules) {
-		if (tool === "*" || makers.has(tool)) continue;
-		problems.push(
-			`the rule for ${tool} holds only for calls by session_call_run: Pi gives no way to suspend the tools of others`,
-		);
-	}
 	return { wrapped, problems };
 }
+
+/** The rules that cannot hold for the calls of their tool. */
+export function suspendProblems({ rules }: ToolPolicy, tools: readonly string[]): PolicyProblem[] {
+	const mend = "change toolPolicy.rules in the settings";
+	return rules.flatMap(({ tool }): PolicyProblem[] => {
+		if (tool === "*" || builtIns.has(tool)) return [];
+		const name = `the rule for ${field(tool)}`;
+		if (!tools.includes(tool)) return [{ ...noSuchTool(name, tool, tools), mend }];
+		const why = "Pi gives no way to suspend the tools of others";
+		return [{ what: `${name} holds only for calls by session_call_run: ${why}`, mend }];
+	});
+}
+
+const builtIns = new Set(["bash", "powershell", "read", "edit", "write", "grep", "find", "ls"]);
 
 /** Whether something is to be done around the calls of a tool that only a wrapper of it can do. */
 function isNamed(policy: ToolPolicy, tool: string): boolean {

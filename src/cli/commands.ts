@@ -184,7 +184,12 @@ export const commands = {
 		usage: "[--watch]",
 		summary: "list the calls of models that wait for a decision",
 		detail: ["A line for each: ticket, session, tool, arguments, age, and what is asked."],
-		options: { watch: { type: "boolean", what: "print those that come as well, until it is interrupted" } },
+		options: {
+			watch: {
+				type: "boolean",
+				what: "print those that come as well, and how they are decided, until it is interrupted",
+			},
+		},
 		examples: ["pi-session-mail tickets --watch --json"],
 		exits: interrupted,
 	},

@@ -5,6 +5,7 @@ import { type Control, controlOps } from "../mail/envelope.ts";
 import { displayName, resolve } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
+import { shortSpan } from "../mail/time.ts";
 import { runningOn } from "../member/machine.ts";
 import type { Machine } from "../member/member.ts";
 import { asMember, refused, thisMachine } from "./machine.ts";
@@ -103,6 +104,6 @@ function openCalls(
 }
 
 function lineOf(session: RunningSession, { id, tool, arguments: args, started }: OpenCall): string {
-	const seconds = Math.max(0, Math.round((Date.now() - started) / 1000));
-	return [id, displayName(session, []), field(tool, 40), field(args, 100), `${seconds} s`].join("  ");
+	const age = shortSpan(Date.now() - started);
+	return [id, displayName(session, []), field(tool, 40), field(args, 100), age].join("  ");
 }

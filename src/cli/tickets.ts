@@ -1,9 +1,14 @@
 import { randomUUID } from "node:crypto";
+import { existsSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorMessage } from "../mail/disk.ts";
-import { field } from "../mail/text.ts";
+import { displayName } from "../mail/resolve.ts";
+import { projectSettingsPath } from "../mail/settings.ts";
+import { bothEnds, field } from "../mail/text.ts";
+import { shortSpan } from "../mail/time.ts";
 import { noToolPolicy, typedArguments } from "../mail/tool-policy.ts";
 import { runningOn } from "../member/machine.ts";
+import type { Machine } from "../member/member.ts";
 import { surroundingSession } from "../member/who.ts";
 import { pendingIn, storeOf } from "../policy/all-tickets.ts";
 import { compile, explain, permissionsOf } from "../policy/permissions.ts";
@@ -21,24 +26,42 @@ export async function tickets(call: Call): Promise<number> {
 	const machine = thisMachine(call);
 	const failed = (error: unknown) => machine.warn(`the tickets of a session cannot be read: ${errorMessage(error)}`);
 	const print = (pending: readonly Ticket[]) =>
-		out.isJson ? out.printJson(printedOf(pending)) : out.print(pending.map(lineOf).join("\n"));
-	if (call.has("watch")) return untilNobodyReads(() => pendingIn(machine, failed), print);
+		out.isJson
+			? out.printJson(printedOf(pending))
+			: out.print(pending.map((ticket) => lineOf(ticket, machine)).join("\n"));
+	if (call.has("watch")) {
+		// What waits is read as a list; how it was decided is for people.
+		const tell = (ticket: Ticket) => (out.isJson ? Promise.resolve(true) : out.print(decisionLine(ticket)));
+		const decided = (id: string) => storeOf(machine, id)?.find(id);
+		return untilNobodyReads(() => pendingIn(machine, failed), decided, print, tell);
+	}
 	const pending = pendingIn(machine, failed);
 	if (pending.length > 0 || out.isJson) await print(pending);
 	else await out.print("No call waits for a decision.");
 	return 0;
 }
 
-/** Prints what waits, and what comes, until it is interrupted or nobody reads. */
+/** Prints what waits, what comes, and how it was decided, until it is interrupted or nobody reads. */
 async function untilNobodyReads(
 	look: () => Ticket[],
+	decided: (id: string) => Ticket | undefined,
 	print: (tickets: readonly Ticket[]) => Promise<boolean>,
+	tell: (ticket: Ticket) => Promise<boolean>,
 ): Promise<number> {
 	const interrupt = untilInterrupted();
 	const met = new Set<string>();
 	try {
 		while (!interrupt.signal.aborted) {
-			const found = look().filter(({ id }) => !met.has(id));
+			const pending = look();
+			const found = pending.filter(({ id }) => !met.has(id));
+			for (const id of [...met]) {
+				if (pending.some((ticket) => ticket.id === id)) continue;
+				const ticket = decided(id);
+				// It could not be read now, with others of its session.
+				if (ticket?.state === "pending") continue;
+				met.delete(id);
+				if (ticket !== undefined && !(await tell(ticket))) return 0;
+			}
 			for (const { id } of found) met.add(id);
 			if (found.length > 0 && !(await print(found))) return 0;
 			await sleep(lookMs, undefined, { signal: interrupt.signal }).catch(() => {});
@@ -115,14 +138,28 @@ export async function policy(call: Call): Promise<number> {
 	const set = thisMachine(call).settings().toolPolicy ?? noToolPolicy;
 	const typed = { tool, args: typedArguments(tool, words.join(" ")) };
 	const lines = explain(compile(permissionsOf(set)), typed, shownTool(tool, labelOf(set.wrappers ?? [], tool)));
+	if (existsSync(projectSettingsPath("."))) {
+		lines.push(
+			`The settings in ./${projectSettingsPath(".")} were not looked at: where Pi trusts this folder, they narrow this.`,
+		);
+	}
 	const printed: Printed["policy"] = { lines };
 	if (out.isJson) await out.printJson(printed);
 	else await out.print(lines.join("\n"));
 	return 0;
 }
 
-function lineOf({ id, session, tool, label, arguments: args, message, since }: Ticket): string {
-	const seconds = Math.max(0, Math.round((Date.now() - since) / 1000));
-	const shown = [shownTool(tool, label), field(JSON.stringify(args), 200), `${seconds} s`, field(message, 200)];
-	return [id, session, ...shown].join("  ");
+function lineOf({ id, session, tool, label, arguments: args, message, since }: Ticket, machine: Machine): string {
+	const found = runningOn(machine).find(session);
+	const name = found === undefined ? `${session} (closed)` : displayName(found, []);
+	const shown = [shownTool(tool, label), bothEnds(JSON.stringify(args), 200), shortSpan(machine.now() - since)];
+	return [id, name, ...shown, field(message, 200)].join("  ");
+}
+
+function decisionLine({ id, tool, decision }: Ticket): string {
+	if (decision === undefined) return `${id}  is gone`;
+	const { action, by, reason } = decision;
+	const who = by.kind === "time" ? "nobody decided in time" : `by ${field(by.who, 200)}`;
+	const why = reason === undefined ? "" : `: ${field(reason, 200)}`;
+	return `${id}  ${field(tool)}  ${action === "resume" ? "approved" : "refused"}, ${who}${why}`;
 }

@@ -7,7 +7,7 @@ import { displayName, resolve } from "../mail/resolve.ts";
 import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import { typedArguments } from "../mail/tool-policy.ts";
-import type { Calls } from "../session/calls.ts";
+import type { Calls, PolicyProblem } from "../session/calls.ts";
 import type { MailSession } from "../session/session.ts";
 import { inSlices } from "../session/slices.ts";
 import { isStale } from "../session/warnings.ts";
@@ -31,13 +31,18 @@ interface CommandParts {
 	reasonOff: () => string;
 	screen: Pick<ScreenControl, "open">;
 	diagnose: (ctx: ExtensionContext) => Findings;
+	/** The policy that the settings have and the session has not. */
+	unused: () => PolicyProblem | undefined;
 }
 
 /**
  * Registers `/mailbox`: this session's address, a request to another session, mail off and on, pruning, and what the
  * screen shows. `diagnose` works without a session.
  */
-export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, screen, diagnose }: CommandParts): void {
+export function registerMailboxCommand(
+	pi: ExtensionAPI,
+	{ current, reasonOff, screen, diagnose, unused }: CommandParts,
+): void {
 	pi.registerCommand("mailbox", {
 		description: "Show this session's address, or send a request: /mailbox <to> <text>",
 		getArgumentCompletions: (typed) => completions(typed, current()),
@@ -54,11 +59,11 @@ export function registerMailboxCommand(pi: ExtensionAPI, { current, reasonOff, s
 				refuse(ctx, typed, `Nothing was sent: this session has no mailbox, because ${reasonOff()}.`);
 			else if (tab !== undefined) say(ctx, await inTurns(describe(session, tab)));
 			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
-			// With a text behind it, each of these words is the name of a session.
+			// With a text behind it, each of these words but the last is the name of a session.
 			else if (typed === "on" || typed === "off") switchMail(session, ctx, typed === "on");
 			else if (typed === "pause" || typed === "resume") pause(session, ctx, typed);
 			else if (typed === "prune") pruneFolders(session, ctx);
-			else if (/^policy\s/.test(typed) && session.calls !== undefined) showPolicy(session.calls, ctx, typed);
+			else if (/^policy(?:\s|$)/.test(typed)) showPolicy(session.calls, unused, ctx, typed);
 			else send(session, ctx, typed);
 		},
 	});
@@ -141,6 +146,7 @@ const ownWords = {
 	sessions: "show the running sessions",
 	calls: "show the calls that go on by themselves",
 	approvals: "show the calls that wait for a decision",
+	policy: "say which rule decides about a call: policy bash rm x",
 	doctor: "look for what is wrong, and how to mend it",
 };
 
@@ -158,7 +164,8 @@ function spelling(
 		const resolved = resolve(parsed.to, { running, self, hasMailbox: () => false });
 		return resolved.ok && resolved.address === other.address;
 	};
-	const candidates = [...(/\s/.test(name) ? [] : [name]), `"${name}"`];
+	// With a text behind it, this word is a command.
+	const candidates = [...(/\s/.test(name) || name === "policy" ? [] : [name]), `"${name}"`];
 	return candidates.find(reaches) ?? other.address;
 }
 
@@ -226,8 +233,24 @@ function pause(session: MailSession, ctx: ExtensionCommandContext, op: "pause" |
 	);
 }
 
-function showPolicy(calls: Calls, ctx: ExtensionCommandContext, typed: string): void {
-	const [, tool = "", rest = ""] = /^policy\s+(\S+)\s*(.*)$/s.exec(typed) ?? [];
+function showPolicy(
+	calls: Calls | undefined,
+	unused: CommandParts["unused"],
+	ctx: ExtensionCommandContext,
+	typed: string,
+): void {
+	if (calls === undefined) {
+		const problem = unused();
+		const text =
+			problem === undefined ? "No toolPolicy is set: every call is allowed" : `${problem.what}: ${problem.mend}`;
+		say(ctx, `${text}.`);
+		return;
+	}
+	const [, tool, rest = ""] = /^policy\s+(\S+)\s*(.*)$/s.exec(typed) ?? [];
+	if (tool === undefined) {
+		refuse(ctx, typed, "Say which call: /mailbox policy TOOL [ARGUMENT]");
+		return;
+	}
 	const unquoted = /^(["'])(.*)\1$/s.exec(rest)?.[2] ?? rest;
 	say(ctx, calls.explain(tool, typedArguments(tool, unquoted)).join("\n"));
 }

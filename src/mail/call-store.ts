@@ -17,6 +17,8 @@ export interface OpenCall {
 	started: number;
 	/** The hop count of the run that made it. */
 	hops: number;
+	/** The question that is decided before it is made. */
+	ticket?: string | undefined;
 }
 
 /** How a call ended, as it lies in `<address>/results/<id>.json` as long as the mailbox does. */
@@ -133,6 +135,7 @@ const openCallSchema = z.object({
 	arguments: z.string(),
 	started: z.number(),
 	hops: z.int().check(z.gte(0)),
+	ticket: z.optional(z.string()),
 });
 
 const endedCallSchema = z.extend(openCallSchema, {

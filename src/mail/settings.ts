@@ -5,6 +5,7 @@ import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
 import { jsonLines } from "./json-lines.ts";
 import { sendersSchema } from "./senders.ts";
+import { misplacedPolicy, slipOf } from "./slips.ts";
 import { field } from "./text.ts";
 import { askAboutAll, type ToolPolicy, toolPolicySchema } from "./tool-policy.ts";
 import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
@@ -107,6 +108,11 @@ export function settingsPath(env: NodeJS.ProcessEnv = process.env): string {
 	return join(expanded, fileName);
 }
 
+/** Where a project's own settings lie. */
+export function projectSettingsPath(cwd: string): string {
+	return join(cwd, ".pi", fileName);
+}
+
 export function openSettings({ disk, file, now, warn }: SettingsOptions): SettingsFile {
 	/** What holds of a file that is broken as a whole. */
 	function instead(why: string, brokenBecause: string, mayHavePolicy: boolean, so = "so "): Settings {
@@ -173,7 +179,7 @@ function whatHolds({ brokenBecause }: ToolPolicy): string {
 
 /** Whether a broken text was to have a policy. `extension.js` asks the same. */
 function hasPolicy(text: string): boolean {
-	return text.includes("toolPolicy");
+	return /tool|polic|perm|wrap/i.test(text);
 }
 
 const fileName = "session-mail.json";
@@ -187,25 +193,29 @@ function settingsOf(json: object, text: string, file: string, warn: (text: strin
 	const found: Record<string, unknown> = { ...json };
 	const usable = { ...found };
 	let policy: ToolPolicy | undefined;
+	/** What holds instead of a policy with a slip at this path, as a clause. */
+	function insteadOfPolicy(path: readonly PropertyKey[]): string {
+		const line = jsonLines(text).lineOf(path);
+		policy = policyInstead(file, `${file} is broken at line ${line}`, true);
+		return policy === undefined ? "its default holds" : `${whatHolds(policy)} (line ${line})`;
+	}
 	for (const key of Object.keys(found)) {
 		if (known.includes(key)) continue;
 		// What is not known is dropped below.
-		warn(`${file} has the unknown key "${field(key, 60)}"; did you mean "${closest(key, known)}"?`);
+		const meant = misplacedPolicy(key);
+		const so = meant === undefined ? "" : ` So ${insteadOfPolicy([key])}.`;
+		warn(`${file} has the unknown key "${field(key, 60)}"; did you mean "${meant ?? closest(key, known)}"?${so}`);
 	}
-	const parsed = z.safeParse(settingsSchema, usable);
-	for (const { path } of parsed.error?.issues ?? []) {
-		const key = String(path[0]);
-		// Of several things that are wrong with one key the first is said.
-		if (!(key in usable)) continue;
+	const issues = z.safeParse(settingsSchema, usable).error?.issues ?? [];
+	for (const key of new Set(issues.map(({ path }) => String(path[0])))) {
+		// Of several things that are wrong with one key one is said.
+		const { what, path } = slipOf(
+			settingsSchema,
+			json,
+			issues.filter((issue) => String(issue.path[0]) === key),
+		);
 		delete usable[key];
-		const wrong = path.reduce<unknown>((value, part) => (isObject(value) ? value[String(part)] : undefined), json);
-		let so = "its default holds";
-		if (key === "toolPolicy") {
-			const line = jsonLines(text).lineOf(path);
-			policy = policyInstead(file, `${file} is broken at line ${line}`, true);
-			if (policy !== undefined) so = `${whatHolds(policy)} (line ${line})`;
-		}
-		warn(`${file}: ${field(path.join("."))} cannot be ${field(JSON.stringify(wrong) ?? "left out", 60)}, so ${so}`);
+		warn(`${file}: ${what}, so ${key === "toolPolicy" ? insteadOfPolicy(path) : "its default holds"}`);
 	}
 	const settings: Settings = z.parse(settingsSchema, usable);
 	return policy === undefined ? settings : { ...settings, toolPolicy: policy };

@@ -10,6 +10,14 @@ export function field(text: string, maxCharacters = 128): string {
 		: characters.join("");
 }
 
+/** The same, cut in the middle: what a command does may stand at its end. */
+export function bothEnds(text: string, maxCharacters: number): string {
+	const characters = [...oneLine(text)];
+	if (characters.length <= maxCharacters) return characters.join("");
+	const half = Math.floor((maxCharacters - 3) / 2);
+	return `${characters.slice(0, half).join("")} … ${characters.slice(-half).join("")}`;
+}
+
 /** The same for a path, of at most 512 code points. It is cut at the start: what tells one file or folder from another is its end. */
 export function pathField(path: string): string {
 	const characters = [...oneLine(path.slice(-2 * (maxPathCharacters + 1)))];

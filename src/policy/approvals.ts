@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Turn } from "../calls/engine.ts";
 import { errorMessage } from "../mail/disk.ts";
-import { field } from "../mail/text.ts";
+import { field, pathField } from "../mail/text.ts";
 import type { PolicyParts } from "../session/calls.ts";
 import { askInDialog, type Said } from "./dialog.ts";
 import type { ToolCall } from "./pattern.ts";
@@ -143,7 +143,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 					close();
 					return;
 				}
-				if (said.allows !== undefined) allowed(said.allows);
+				if (said.allows !== undefined) allowed(said.allows, ctx);
 				const outcome = store.decide(ticket.id, decision(said.action, said.reason));
 				if (!outcome.ok) warn(outcome.message);
 				look();
@@ -155,9 +155,13 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 			});
 	}
 
-	function allowed(what: NonNullable<Said["allows"]>): void {
+	function allowed(what: NonNullable<Said["allows"]>, ctx: ExtensionContext): void {
 		try {
 			allow(what);
+			if (what.isLasting) {
+				const rule = `allow ${field(what.pattern, 300)}`;
+				ctx.ui.notify(`Added to toolPolicy.permissions in ${pathField(settingsFile)}: ${rule}`, "info");
+			}
 		} catch (error) {
 			warn(`the rule holds for this session only, since the settings could not be changed: ${errorMessage(error)}`);
 		}

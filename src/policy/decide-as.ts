@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { canonicalAddress, isAddress, uuidOf } from "../mail/address.ts";
+import { canonicalAddress, uuidOf } from "../mail/address.ts";
 import { boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorReason } from "../mail/disk.ts";
+import { resolve } from "../mail/resolve.ts";
 import type { Running } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
 import { storeOf } from "./all-tickets.ts";
@@ -16,7 +17,7 @@ interface DecideParts {
 	root: string;
 	/** Milliseconds since 1970. */
 	now: () => number;
-	running: Pick<Running, "find">;
+	running: Pick<Running, "find" | "list">;
 }
 
 /** Decides about a call of another session as the session of an address, whose model wants it; refused unless the ticket names it. */
@@ -28,8 +29,12 @@ export function decideAs(
 ): { ok: true; message: string } | { ok: false; code: string; message: string } {
 	const refuse = (code: string, why: string) => ({ ok: false as const, code, message: `Nothing was decided: ${why}.` });
 	try {
-		const address = canonicalAddress(session);
-		if (!isAddress(address) || !isTicketId(id)) return refuse("unknown", "there is no such ticket");
+		const hasMailbox = (other: string) => disk.entry(boxesOf(root, other).folder) === "folder";
+		const resolved = resolve(session, { running: running.list(), self: "", hasMailbox });
+		if (!resolved.ok)
+			return { ...resolved, message: resolved.message.replace("Nothing was sent", "Nothing was decided") };
+		const { address } = resolved;
+		if (!isTicketId(id)) return refuse("unknown", "there is no such ticket");
 		const store = openTicketStore(disk, boxesOf(root, address).folder, now);
 		const ticket = store.find(id);
 		if (ticket === undefined) {

@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import type {
 	ExtensionContext,
 	MessageEndEvent,
@@ -8,14 +7,15 @@ import type {
 	ToolResultEvent,
 	ToolResultEventResult,
 } from "@earendil-works/pi-coding-agent";
-import type { Outer, ToolResult, Work } from "../calls/engine.ts";
+import type { Outer, Question, ToolResult, Work } from "../calls/engine.ts";
 import { errorMessage } from "../mail/disk.ts";
 import { field } from "../mail/text.ts";
 import { defaultTicketTtlHours, type Wrapper } from "../mail/tool-policy.ts";
-import type { PolicyParts } from "../session/calls.ts";
+import type { PolicyParts, PolicyProblem } from "../session/calls.ts";
 import { createApprovals, type HowToWait } from "./approvals.ts";
 import { askAllBefore, contentOf, type HookParts, tellAllAfter } from "./hooks.ts";
 import { createInForce, type InForceParts } from "./in-force.ts";
+import { isEqual } from "./json.ts";
 import type { ToolCall } from "./pattern.ts";
 import type { Verdict } from "./permissions.ts";
 import { refusalText, waitingNote } from "./ticket-words.ts";
@@ -35,7 +35,7 @@ export interface Gate {
 	/** The result of a call of a wrapped tool that a hook has given: it is not made. */
 	given(id: string): ToolResult | undefined;
 	/** How long the model waits for the decision about a call of a wrapped tool, in milliseconds; undefined when nobody is asked. */
-	asked(id: string): { attachMs: number | undefined } | undefined;
+	asked(id: string): { attachMs: number | undefined; ticket: Question } | undefined;
 	/**
 	 * Puts around the work of a call of a wrapped tool what the policy says: its wrappers and, first and aside, the wait
 	 * for a decision.
@@ -49,8 +49,8 @@ export interface Gate {
 	takeInLeft(): void;
 	/** Ends the waits for decisions: the calls go on waiting by themselves. */
 	interrupt(): void;
-	/** What of the policy cannot be done, one sentence each. */
-	problems(ctx: ExtensionContext, tools: readonly string[], isWrapped: (tool: string) => boolean): string[];
+	/** What of the policy cannot be done. */
+	problems(ctx: ExtensionContext, tools: readonly string[], isWrapped: (tool: string) => boolean): PolicyProblem[];
 	/** The tools of which every call is denied. */
 	denied(ctx: ExtensionContext, tools: readonly string[]): string[];
 	close(): void;
@@ -97,6 +97,8 @@ export function createGate(parts: GateParts): Gate {
 	const held = new Map<string, { ticket: Ticket; attachMs: number | undefined }>();
 	/** Calls whose result a hook or a decision has given. */
 	const given = new Map<string, ToolResult>();
+	/** What hooks have made of the arguments of calls, which is said with their results. */
+	const rewritten = new Map<string, unknown>();
 	const failures = { before: 0, after: 0 };
 	let lastFailure = "";
 	/** The tools of others whose result, given by a hook or a decision, reached the call that made theirs as an error. */
@@ -134,7 +136,10 @@ export function createGate(parts: GateParts): Gate {
 				const { deferred: by } = answer;
 				const number = wrappers.findIndex(({ before }) => before !== undefined && before === by?.hook) + 1;
 				deferred = by && { reason: by.reason, rule: `a hook before the call (wrapper ${number})` };
-				if (answer.arguments !== undefined) replace(input, answer.arguments);
+				if (answer.arguments !== undefined && !isEqual(answer.arguments, input)) {
+					replace(input, answer.arguments);
+					rewritten.set(id, answer.arguments);
+				}
 			}
 			const call = { tool, args: input };
 			const verdict = inForce.verdict(call, ctx);
@@ -188,7 +193,7 @@ export function createGate(parts: GateParts): Gate {
 			...(mayDetach && outer !== undefined ? { turn: outer.turn } : { limitMs: attachMs }),
 		};
 		const wait = () => approvals.wait(ticket, ctx, how);
-		const outcome = await (outer === undefined ? wait() : outer.turn.aside(wait));
+		const outcome = await (outer === undefined ? wait() : outer.turn.aside(wait, ticket));
 		if (outcome === "stopped") return blocked("The user stopped the run before anybody decided about this call.");
 		if (outcome === "put aside") {
 			const note = waitingNote(ticket);
@@ -249,13 +254,14 @@ export function createGate(parts: GateParts): Gate {
 			const { wrappers = [] } = inForce.policy(ctx);
 			const status = event.isError ? "failed" : "completed";
 			const result = { content: event.content, details: undefined };
-			const about = { id, status, durationMs: 0, signal: signalOf(id, ctx) } as const;
+			const about = { id, status, durationMs: 0, signal: signalOf(id, ctx), changedTo: rewritten.get(id) } as const;
 			const changed = await finished(wrappers, { tool, args: event.input }, result, ctx, about);
 			return changed === result ? undefined : { content: changed.content };
 		},
 		toolEnded(id, isNested) {
 			// Of a nested call there is no message.
 			if (isNested) given.delete(id);
+			rewritten.delete(id);
 			const waiting = held.get(id);
 			held.delete(id);
 			// Something else has kept it from being made.
@@ -273,12 +279,13 @@ export function createGate(parts: GateParts): Gate {
 		around(id, call, ctx, work) {
 			const waiting = held.get(id);
 			held.delete(id);
+			const changedTo = rewritten.get(id);
 			const { wrappers = [] } = inForce.policy(ctx);
 			return async (signal, update, turn) => {
 				const begin = performance.now();
 				let args = call.args;
 				if (waiting !== undefined) {
-					const outcome = await turn.aside(() => approvals.wait(waiting.ticket, ctx, { signal, turn }));
+					const outcome = await turn.aside(() => approvals.wait(waiting.ticket, ctx, { signal, turn }), waiting.ticket);
 					if (outcome === "stopped") throw new Error("The call was stopped before anybody decided about it.");
 					if (outcome === "put aside") throw new Error("Nobody has decided about this call.");
 					signal.throwIfAborted();
@@ -294,7 +301,7 @@ export function createGate(parts: GateParts): Gate {
 					(error: unknown) => ({ result: failure(error), isThrown: true }),
 				);
 				const status = made.result.isError === true ? "failed" : "completed";
-				const about = { id, status, durationMs: performance.now() - begin, signal } as const;
+				const about = { id, status, durationMs: performance.now() - begin, signal, changedTo } as const;
 				const changed = await finished(wrappers, meant, made.result, ctx, about);
 				if (made.isThrown) throw new Error(textOf(changed));
 				return changed;
@@ -311,13 +318,18 @@ export function createGate(parts: GateParts): Gate {
 			const count = failures.before + failures.after;
 			return [
 				...inForce.problems(ctx, tools, isWrapped),
-				...[...lost].map(
-					(tool) =>
-						`what was answered in place of a call of ${field(tool)} reached the script or call that made it as an error: Pi gives no other way`,
-				),
+				...[...lost].map((tool) => ({
+					what: `what was answered in place of a call of ${field(tool)} reached the script or call that made it as an error: Pi gives no other way`,
+					mend: "leave such calls to the model itself",
+				})),
 				...(count === 0
 					? []
-					: [`${count} times a hook failed in this session, the last time: ${field(lastFailure, 300)}`]),
+					: [
+							{
+								what: `${count} times a hook failed in this session, the last time: ${field(lastFailure, 300)}`,
+								mend: "mend the hook, or change toolPolicy.wrappers in the settings",
+							},
+						]),
 			];
 		},
 		denied: inForce.denied,
@@ -330,7 +342,7 @@ export function createGate(parts: GateParts): Gate {
 		call: ToolCall,
 		result: ToolResult,
 		ctx: ExtensionContext,
-		{ id, status, durationMs, signal }: Ended,
+		{ id, status, durationMs, signal, changedTo }: Ended,
 	): Promise<ToolResult> {
 		const fitting = wrappersFor(wrappers, call.tool);
 		const hooks = fitting.flatMap(({ after }) => after ?? []);
@@ -341,7 +353,9 @@ export function createGate(parts: GateParts): Gate {
 			changed = await tellAllAfter(hooks, told, changed, hookParts(ctx, signal));
 		}
 		for (const { truncate } of fitting) if (truncate !== undefined) changed = truncated(changed, truncate.maxBytes);
-		return changed;
+		if (changedTo === undefined) return changed;
+		const note = `[A hook has changed this call before it was made, to: ${field(JSON.stringify(changedTo), 1000)}]`;
+		return { ...changed, content: [...changed.content, { type: "text", text: note }] };
 	}
 }
 
@@ -353,6 +367,8 @@ interface Ended {
 	status: "completed" | "failed";
 	durationMs: number;
 	signal: AbortSignal | undefined;
+	/** What a hook has made of its arguments. */
+	changedTo: unknown;
 }
 
 /** What a tool threw, as a result. */
@@ -363,11 +379,6 @@ function failure(error: unknown): ToolResult {
 
 function textOf({ content }: ToolResult): string {
 	return content.map((part) => (part.type === "text" ? part.text : "")).join("\n");
-}
-
-/** Where a project's own settings lie. */
-export function projectSettingsPath(cwd: string): string {
-	return join(cwd, ".pi", "session-mail.json");
 }
 
 function replace(input: Record<string, unknown>, args: unknown): void {

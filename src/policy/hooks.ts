@@ -43,7 +43,12 @@ export interface HookParts {
  */
 export async function askBefore(hook: Hook, call: HookCall, parts: HookParts): Promise<BeforeAnswer> {
 	try {
-		return answerOf(beforeSchema, await run(hook, call, parts));
+		const answer = answerOf(beforeSchema, await run(hook, call, parts));
+		if (answer.action !== "deny") return answer;
+		return {
+			...answer,
+			message: `Tool '${field(call.tool)}' denied by a hook, so this call was not made: ${answer.message}`,
+		};
 	} catch (error) {
 		const why = `${nameOf(hook)} ${errorMessage(error)}`;
 		parts.failed("before", why);

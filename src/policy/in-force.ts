@@ -1,5 +1,6 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Permissions, ToolPolicy } from "../mail/tool-policy.ts";
+import type { PolicyProblem } from "../session/calls.ts";
 import type { ToolCall } from "./pattern.ts";
 import {
 	compile,
@@ -8,8 +9,8 @@ import {
 	explain,
 	narrow,
 	type Policy,
-	patternProblems,
 	permissionsOf,
+	ruleProblems,
 	rulesForNoTool,
 	type Verdict,
 } from "./permissions.ts";
@@ -30,8 +31,8 @@ export interface InForce {
 	allow(pattern: string): void;
 	/** Which rule decides about a call, as lines for people. */
 	explain(call: ToolCall, ctx: ExtensionContext): string[];
-	/** What of it cannot be done, one sentence each. */
-	problems(ctx: ExtensionContext, tools: readonly string[], isWrapped: (tool: string) => boolean): string[];
+	/** What of it cannot be done. */
+	problems(ctx: ExtensionContext, tools: readonly string[], isWrapped: (tool: string) => boolean): PolicyProblem[];
 	/** The tools of which every call is denied. */
 	denied(ctx: ExtensionContext, tools: readonly string[]): string[];
 }
@@ -90,7 +91,7 @@ export function createInForce(parts: InForceParts): InForce {
 			const { policy, compiled } = current(ctx);
 			const { wrappers = [] } = policy;
 			return [
-				...patternProblems(compiled),
+				...ruleProblems(compiled),
 				...rulesForNoTool(compiled, tools),
 				...wrapperProblems(wrappers, tools, isWrapped),
 				...toolHooks(wrappers),

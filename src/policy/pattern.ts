@@ -41,6 +41,8 @@ export type Fit = boolean | readonly RegexTest[];
  */
 export interface Pattern {
 	readonly text: string;
+	/** What stands before the parenthesis. */
+	readonly tools: string;
 	/** The more exact the higher: any argument counts more than the name of the tool, more of them more than fewer. */
 	readonly specificity: number;
 	/** Whether it depends on the arguments which calls of a tool fit. */
@@ -68,6 +70,7 @@ export function parsePattern(text: string): ParsedPattern {
 			pattern: {
 				...tool,
 				text,
+				tools: name,
 				specificity: weight + conditions.reduce((sum, condition) => sum + argumentWeight * condition.weight, 0),
 				isOfArguments: conditions.length > 0,
 				fitsArguments: (call) => allOf(conditions.map(({ fits }) => fits(call))),

@@ -1,5 +1,7 @@
+import { nearestOf } from "../mail/slips.ts";
 import { field } from "../mail/text.ts";
 import type { PermissionRule, Permissions, ToolPolicy } from "../mail/tool-policy.ts";
+import type { PolicyProblem } from "../session/calls.ts";
 import {
 	all,
 	createRegexRunner,
@@ -46,7 +48,7 @@ export function compile(
 		if (parsed.ok) return { ...parsed.pattern, rule, name, index, behavior: rule.behavior, problem: undefined };
 		const { specificity, fitsTool } = parsed.tool ?? { specificity: 0, fitsTool: () => true };
 		const fitsArguments = () => true;
-		const broken = { specificity, fitsTool, fitsArguments, isOfArguments: false, behavior: "deny" } as const;
+		const broken = { specificity, fitsTool, fitsArguments, tools: "", isOfArguments: false, behavior: "deny" } as const;
 		return { ...broken, rule, name, index, problem: field(parsed.problem, maxShown) };
 	});
 	// The first that fits decides.
@@ -103,21 +105,60 @@ export function deniedOutright(policy: Policy, tools: readonly string[]): string
 	);
 }
 
-/** The rules whose pattern does not compile, one sentence each. */
-export function patternProblems(policy: Policy): string[] {
-	return policy.layers.flatMap(({ rules }) =>
-		inOrder(rules).flatMap((rule) => (rule.problem === undefined ? [] : `${rule.name}${note(rule)}`)),
+/** The rules whose pattern does not compile, or that another one beats in all their calls. */
+export function ruleProblems(policy: Policy): PolicyProblem[] {
+	return policy.layers.flatMap((layer) =>
+		inOrder(layer.rules).flatMap((rule): PolicyProblem[] => {
+			if (rule.problem !== undefined) return [{ what: `${rule.name}${note(rule)}`, mend }];
+			const beats = layer.rules.slice(0, layer.rules.indexOf(rule)).find((other) => {
+				return other.behavior !== rule.behavior && fitsAllOf(other, rule, policy.runner);
+			});
+			if (beats === undefined) return [];
+			const why = `${beats.name} fits all its calls, and ${beats.behavior} beats ${rule.behavior}`;
+			return [{ what: `${rule.name}, which never decides: ${why}`, mend }];
+		}),
 	);
 }
 
-/** The rules that are about none of the tools that there are, such as one for `Bash`, one sentence each. */
-export function rulesForNoTool(policy: Policy, tools: readonly string[]): string[] {
+/** The rules that are about none of the tools that there are, such as one for `Bash`. */
+export function rulesForNoTool(policy: Policy, tools: readonly string[]): PolicyProblem[] {
 	return policy.layers.flatMap((layer) => {
 		const used = new Set(tools.flatMap((tool) => rulesOf(layer, policy.runner, tool)));
 		return inOrder(layer.rules)
 			.filter((rule) => rule.problem === undefined && !used.has(rule))
-			.map(({ name }) => `${name}, which fits none of the tools that there are`);
+			.map(({ name, tools: meant }) => ({ ...noSuchTool(name, meant, tools), mend }));
 	});
+}
+
+/** What is said of something that is about none of the tools that there are; such as are not always there may be meant. */
+export function noSuchTool(
+	name: string,
+	meant: string,
+	tools: readonly string[],
+): Pick<PolicyProblem, "what" | "isMaybeMeant"> {
+	const nearest = isOneTool(meant) ? nearestOf(meant, tools) : undefined;
+	const what = `${name}, which fits none of the tools that there are`;
+	return nearest === undefined ? { what, isMaybeMeant: true } : { what: `${what}; did you mean ${field(nearest)}?` };
+}
+
+const mend = "change toolPolicy.permissions in the file that has it: it holds as soon as that is saved";
+
+/** Whether a rule is about every call that another one is about. */
+function fitsAllOf(rule: Compiled, other: Compiled, runner: RegexRunner): boolean {
+	if (rule.problem !== undefined || rule.isOfArguments) return false;
+	if (rule.tools === "*" || rule.tools === other.tools) return true;
+	const fits = () =>
+		fittingOf(
+			[rule],
+			(it) => it.fitsTool(other.tools),
+			runner,
+			() => {},
+		);
+	return isOneTool(other.tools) && fits().length > 0;
+}
+
+function isOneTool(tools: string): boolean {
+	return !tools.startsWith("/") && !tools.includes("*");
 }
 
 function inOrder(rules: readonly Compiled[]): Compiled[] {

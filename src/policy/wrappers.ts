@@ -1,9 +1,11 @@
 import type { ToolResult, Work } from "../calls/engine.ts";
 import { errorMessage } from "../mail/disk.ts";
-import { start } from "../mail/text.ts";
+import { field, start } from "../mail/text.ts";
 import type { Wrapper } from "../mail/tool-policy.ts";
+import type { PolicyProblem } from "../session/calls.ts";
 import { canonicalJson } from "./json.ts";
 import { fitsGlob, type ToolCall } from "./pattern.ts";
+import { noSuchTool } from "./permissions.ts";
 
 /** The work of a call, which is not handed back from here. */
 export type Tried = (...given: [Parameters<Work>[0], Parameters<Work>[1]]) => Promise<ToolResult>;
@@ -103,37 +105,45 @@ export function truncated(result: ToolResult, maxBytes: number): ToolResult {
 }
 
 /**
- * What of the wrappers cannot be done for the tools that there are, one sentence each. `truncate`, `before`, `after`
+ * What of the wrappers cannot be done for the tools that there are. `truncate`, `before`, `after`
  * and `label` hold for every tool; `timeoutSeconds`, `retries` and `cache` only for those that are `isWrapped`.
  */
 export function wrapperProblems(
 	wrappers: readonly Wrapper[],
 	tools: readonly string[],
 	isWrapped: (tool: string) => boolean,
-): string[] {
-	return wrappers.flatMap((wrapper, index) => {
+): PolicyProblem[] {
+	return wrappers.flatMap((wrapper, index): PolicyProblem[] => {
+		const { tool } = wrapper.match;
+		const name = `wrapper ${index + 1} (${field(tool)})`;
+		if (/[(/]/.test(tool)) {
+			return [{ what: `${name} fits no tool: match.tool is a name, in which * stands for any text`, mend }];
+		}
+		if (!tools.some((other) => fitsGlob(tool, other))) return [{ ...noSuchTool(name, tool, tools), mend }];
 		const wanted = onlyWrapped.filter((key) => wrapper[key] !== undefined);
-		const without = tools.filter((tool) => fitsGlob(wrapper.match.tool, tool) && !isWrapped(tool));
+		const without = tools.filter((other) => fitsGlob(tool, other) && !isWrapped(other));
 		if (wanted.length === 0 || without.length === 0) return [];
 		const some =
 			without.length > maxNamed
 				? `${without.slice(0, maxNamed).join(", ")} and ${without.length - maxNamed} more`
 				: without.join(", ");
-		return [
-			`${wanted.join(", ")} of wrapper ${index + 1} (${wrapper.match.tool}) hold only for calls by session_call_run of ${some}: Pi gives no way to wrap the tools of others`,
-		];
+		const what = `${wanted.join(", ")} of ${name} hold only for calls by session_call_run of ${some}: Pi gives no way to wrap the tools of others`;
+		return [{ what, mend, isMaybeMeant: tool.includes("*") }];
 	});
 }
 
-/** The hooks that are tools, one sentence each: Pi lets only a tool that runs call another one. */
-export function toolHooks(wrappers: readonly Wrapper[]): string[] {
-	return wrappers.flatMap(({ match, before, after }, index) => {
+/** The hooks that are tools: Pi lets only a tool that runs call another one. */
+export function toolHooks(wrappers: readonly Wrapper[]): PolicyProblem[] {
+	return wrappers.flatMap(({ match, before, after }, index): PolicyProblem[] => {
 		const isTool = [before, after].some((hook) => hook !== undefined && "tool" in hook);
 		if (!isTool) return [];
 		const so = before !== undefined && "tool" in before ? ", so these calls are denied" : "";
-		return [`wrapper ${index + 1} (${match.tool}) has a tool as a hook, which does not work yet${so}: use a command`];
+		const what = `wrapper ${index + 1} (${match.tool}) has a tool as a hook, which does not work yet${so}: use a command`;
+		return [{ what, mend }];
 	});
 }
+
+const mend = "change toolPolicy.wrappers in the settings: it holds as soon as they are saved";
 
 function jsonOf(result: ToolResult): string | undefined {
 	try {

@@ -2,6 +2,7 @@ import type { EndedCall, OpenCall } from "../mail/call-store.ts";
 import type { Disk } from "../mail/disk.ts";
 import type { CallOfResult } from "../mail/envelope.ts";
 import type { Running } from "../mail/running.ts";
+import type { Settings } from "../mail/settings.ts";
 
 /** A call, for whoever looks at it. */
 export interface CallView {
@@ -38,6 +39,23 @@ export interface PendingTicket {
 	since: number;
 }
 
+/** What of a policy for tools cannot be done: one sentence, and how to mend it. */
+export interface PolicyProblem {
+	what: string;
+	mend: string;
+	/** It may be meant, such as a rule for tools that are not always there: only who asks is told. */
+	isMaybeMeant?: boolean;
+}
+
+/** The policy that a session does not have, which was started without one. A file that cannot be read now may have none. */
+export function unusedPolicy({ toolPolicy }: Settings): PolicyProblem | undefined {
+	if (toolPolicy === undefined || toolPolicy.brokenBecause?.endsWith("cannot be read") === true) return undefined;
+	return {
+		what: "toolPolicy is set, but this session was started without it, so none of it holds here",
+		mend: "restart Pi; /reload is not enough",
+	};
+}
+
 /** The calls of a session's model, where its settings name tools that may be suspended. */
 export interface Calls {
 	/** This process receives the session's mail from now on: what earlier ones have asked a person is its own. */
@@ -64,10 +82,12 @@ export interface Calls {
 	tickets(): PendingTicket[];
 	/** Decides about one of them, as the person at this session. Throws nothing. */
 	decide(id: string, isApproved: boolean, reason?: string): { ok: boolean; message: string };
+	/** Says that a call was not made, as long as its ticket waits; undefined after that. Throws the disk's errors. */
+	notMade(ticket: string): string | undefined;
 	/** What decides about a call, and why, as lines for people. */
 	explain(tool: string, args: unknown): string[];
-	/** What of the settings cannot be done, one sentence each. */
-	problems(): readonly string[];
+	/** What of the settings cannot be done. */
+	problems(): readonly PolicyProblem[];
 	/** Ends all calls; those that are detached become mail as cancelled. */
 	close(): void;
 }
@@ -120,7 +140,7 @@ export interface PolicyParts extends CallsParts {
 	askApprover: (ticket: string, name: string, text: string) => void;
 	/** The mail root, and who runs. */
 	root: string;
-	running: Pick<Running, "find">;
+	running: Pick<Running, "find" | "list">;
 	/** Shows others for which decisions this session waits, and its person how many there are to make. */
 	waitsForApproval: (tickets: readonly string[], toDecide: number) => void;
 	/** Tells the person something once, where there is a screen. */

@@ -4,7 +4,9 @@ import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-a
 import { canonicalAddress, isAddress } from "../mail/address.ts";
 import { diagnose } from "../mail/doctor.ts";
 import { type Findings, inArea } from "../mail/finding.ts";
+import { openSettings } from "../mail/settings.ts";
 import { field, oneLine, pathField } from "../mail/text.ts";
+import { type PolicyProblem, unusedPolicy } from "./calls.ts";
 import type { Machine, MailSession } from "./session.ts";
 
 /** What a session knows of itself, of its Pi and of its machine. */
@@ -32,7 +34,7 @@ export function* diagnoseSession(options: SessionDiagnosis): Findings {
 	yield* diagnose({ disk, processes, root: root(), settingsFile: settingsFile(), address, now });
 }
 
-function* examineSession({ ctx, session }: SessionDiagnosis, address: string | undefined): Findings<string> {
+function* examineSession({ ctx, session, machine }: SessionDiagnosis, address: string | undefined): Findings<string> {
 	if (typeof session === "string") {
 		const mend =
 			address === undefined ? "start Pi with another --session-id" : "mend what else is found here, and type /reload";
@@ -50,15 +52,18 @@ function* examineSession({ ctx, session }: SessionDiagnosis, address: string | u
 	if (session.isPaused) {
 		yield { level: "warning", what: "this session is paused: mail starts no turn", mend: "type /mailbox resume" };
 	}
-	for (const what of session.calls?.problems() ?? []) {
-		yield { level: "warning", what, mend: "change toolPolicy in the settings, and restart Pi" };
-	}
+	for (const { what, mend } of session.calls?.problems() ?? unused(machine)) yield { level: "warning", what, mend };
 	if (session.unwatchedBecause !== undefined) yield* examineWatch(session.unwatchedBecause);
 	const isWatched = ctx.mode === "tui" || ctx.mode === "rpc";
 	const how = isWatched
 		? "is watched for"
 		: "is looked for between two tool calls, since this is no interactive session";
 	return `this process receives the session's mail, which ${how}`;
+}
+
+function unused({ disk, settingsFile, now }: Machine): PolicyProblem[] {
+	const problem = unusedPolicy(openSettings({ disk, file: settingsFile(), now, warn: () => {} }).read());
+	return problem === undefined ? [] : [problem];
 }
 
 function* examineWatch(reason: string): Findings {

@@ -11,8 +11,11 @@ export interface Results {
 	end(call: EndedCall): boolean;
 	/** Makes mail of what was decided about a call; false when the disk did not take it yet. Of one call once. */
 	tell(call: CallOfResult, text: string): boolean;
-	/** Ends the calls that a process has left open; what is `isLive` goes on. False when not all of them could be. */
-	endLeft(isLive: (id: string) => boolean): boolean;
+	/**
+	 * Ends the calls that a process has left open; what is `isLive` goes on. `notMade` says so of one whose question still
+	 * waits. False when not all of them could be.
+	 */
+	endLeft(isLive: (id: string) => boolean, notMade?: (ticket: string) => string | undefined): boolean;
 }
 
 interface ResultsParts {
@@ -56,7 +59,7 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 			warn(`what was decided about ${call.tool} could not be told and will be tried again: ${sent.message}`);
 			return false;
 		},
-		endLeft(isLive) {
+		endLeft(isLive, notMade = () => undefined) {
 			let isDone = true;
 			const failed = (error: unknown) => {
 				isDone = false;
@@ -65,7 +68,9 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 			for (const open of store.listOpen(failed)) {
 				if (isLive(open.id)) continue;
 				try {
-					const ended = store.ended(open.id) ?? { ...open, state: "orphaned", finished: now(), content: [] };
+					const text = open.ticket === undefined ? undefined : notMade(open.ticket);
+					const content: ResultPart[] = text === undefined ? [] : [{ type: "text", text }];
+					const ended = store.ended(open.id) ?? { ...open, state: "orphaned", finished: now(), content };
 					isDone = end(ended) && isDone;
 				} catch (error) {
 					failed(error);

@@ -28,7 +28,7 @@ import { mayWake } from "../mail/wake-on.ts";
 import { type Answers, createAnswers } from "./answers.ts";
 import { type Asks, createAsks } from "./asks.ts";
 import { type ByHand, createByHand } from "./by-hand.ts";
-import { type Calls, detachedCalls, type PolicyParts } from "./calls.ts";
+import { type Calls, detachedCalls, type PolicyParts, unusedPolicy } from "./calls.ts";
 import { createRunControl } from "./control.ts";
 import { endLastLine, isBehindFile, openConversation, savedEntries } from "./conversation.ts";
 import { createFooter, footerText } from "./footer.ts";
@@ -398,9 +398,20 @@ export function openSession(
 		const before = JSON.stringify([wakeOn, interruptFrom]);
 		const read = settings.read();
 		({ wakeOn, interruptFrom } = read);
-		const isSet = read.toolPolicy !== undefined && read.toolPolicy.brokenBecause === undefined;
-		if (isSet && calls === undefined) say("toolPolicy was set while Pi ran: restart Pi to use it");
+		const unused = calls === undefined ? unusedPolicy(read) : undefined;
+		if (unused !== undefined) say(`${unused.what}: ${unused.mend}`);
 		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, interruptFrom });
+	}
+
+	/** In one line, since it is said at each start. */
+	function sayWhatCannotApply(): void {
+		const [first, ...others] = (calls?.problems() ?? []).filter(({ isMaybeMeant }) => isMaybeMeant !== true);
+		if (first === undefined) return;
+		say(
+			others.length === 0
+				? `toolPolicy: ${first.what}`
+				: `${others.length + 1} parts of toolPolicy cannot apply: /mailbox doctor names them`,
+		);
 	}
 
 	function isOff(): boolean {
@@ -499,7 +510,10 @@ export function openSession(
 		// First, and at once: a run that settles before must not answer what was answered already.
 		if (isRestart) guarded(answers.settleRestart)();
 		calls?.takeInLeft();
-		const areCallsEnded = results.endLeft((id) => calls?.views().some((call) => call.id === id) === true);
+		const areCallsEnded = results.endLeft(
+			(id) => calls?.views().some((call) => call.id === id) === true,
+			(ticket) => calls?.notMade(ticket),
+		);
 		const done = (hasFailed: boolean) => {
 			isReady = true;
 			guarded(pump)();
@@ -646,7 +660,10 @@ export function openSession(
 		prune: (done) => startPruning(undefined, done, (_root, work) => work(() => {})),
 		refresh,
 
-		resourcesDiscovered: () => gate.resourcesLoaded(),
+		resourcesDiscovered() {
+			gate.resourcesLoaded();
+			guarded(sayWhatCannotApply)();
+		},
 		input() {
 			gate.prompted();
 			hops.userInput();

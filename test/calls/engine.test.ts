@@ -32,8 +32,9 @@ beforeEach(() => {
 		maxCalls: () => at.maxCalls,
 		mayDetach: () => at.mayDetach,
 		hasMail: () => at.hasMail,
-		open({ id, tool, arguments: args, started, hops }) {
-			if (at.takesOpen) at.opened.push({ id, tool, arguments: args, started, hops });
+		open({ id, tool, arguments: args, started, hops, ticket }) {
+			const asked = ticket === undefined ? {} : { ticket };
+			if (at.takesOpen) at.opened.push({ id, tool, arguments: args, started, hops, ...asked });
 			return at.takesOpen;
 		},
 		end(call) {
@@ -90,6 +91,7 @@ function call(work: Work, attachMs?: number, signal?: AbortSignal, onUpdate?: (o
 const idOf = (n = 0) => engine.views()[n]?.id ?? expect.fail("no call runs");
 const shown = (result: ToolResult | undefined) =>
 	result?.content.map((part) => ("text" in part ? part.text : part.type));
+const question = { id: "ticket-a", tool: "bash" };
 const told = (result: ToolResult | undefined) => JSON.parse(shown(result)?.join("") ?? "null");
 
 test("SMB-024 a call that cannot be handed back when its time has come is handed back as soon as it can", async () => {
@@ -237,6 +239,49 @@ describe("a call that is detached", () => {
 			{ ...open, state: "completed", finished: Date.now(), content: [{ type: "text", text: "built" }] },
 		]);
 		expect(engine.views()).toEqual([]);
+	});
+
+	test("that nobody has decided about yet is said not to be made, and runs like any other after that", async () => {
+		const [decision, made] = [Promise.withResolvers<void>(), job()];
+		const work: Work = async (signal, onUpdate, turn) => {
+			await turn.aside(() => decision.promise, question);
+			return await made.work(signal, onUpdate);
+		};
+		const run = (attachMs: number) =>
+			engine.run({ tool: "bash", args: {}, attachMs, question }, work, undefined, undefined);
+		const [atOnce, late] = [run(0), run(2000)];
+		await later(2000);
+		expect(told(await atOnce)).toMatchObject({ status: "pending", detached: "at once" });
+		expect(told(await late)).toEqual({
+			status: "pending",
+			tool_call_id: idOf(1),
+			detached: "nobody has decided about it within 2 s",
+			message: expect.stringMatching(
+				/^Nobody has decided about it yet, and it has not been made. Do not make it again/,
+			),
+		});
+		expect(at.opened.map(({ ticket }) => ticket)).toEqual(["ticket-a", "ticket-a"]);
+		decision.resolve();
+		await later(0);
+		const decided = run(2000);
+		await later(2000);
+		expect(told(await decided)).toMatchObject({ status: "running", detached: "still running after 2 s" });
+	});
+
+	test("whose question waits when the session closes was not made, and says so", async () => {
+		const waiting = (tool: string): Work => {
+			return (_signal, _onUpdate, turn) => turn.aside(() => new Promise(() => {}), { ...question, tool });
+		};
+		call(waiting("bash"), 0);
+		// A script that has begun, whose own call is asked about.
+		call(waiting("read"), 0);
+		await later(0);
+		expect(at.opened.map(({ ticket }) => ticket)).toEqual([undefined, undefined, "ticket-a"]);
+		engine.close();
+		expect(at.ended.map(({ content }) => content)).toEqual([
+			[{ type: "text", text: "It was not made. The question ticket-a still waits: its decision comes as mail." }],
+			[{ type: "text", text: "the session was closed, or loaded its extensions again" }],
+		]);
 	});
 
 	test.each([
@@ -537,12 +582,7 @@ describe("more calls than run at once", () => {
 			});
 			return text("made");
 		};
-		const made = engine.run(
-			{ tool: "bash", args: {}, attachMs: undefined, beginsAside: true },
-			work,
-			undefined,
-			undefined,
-		);
+		const made = engine.run({ tool: "bash", args: {}, attachMs: undefined, question }, work, undefined, undefined);
 		await later(0);
 		expect(isAsked).toBe(true);
 		asked.resolve();
@@ -680,7 +720,7 @@ describe("whoever watches calls", () => {
 		};
 		const made = job();
 		const begin = Promise.withResolvers<void>();
-		const call = { tool: "bash", args: {}, attachMs: 1000, beginsAside: true };
+		const call = { tool: "bash", args: {}, attachMs: 1000, question };
 		const afterWait: Work = async (signal, onUpdate, turn) => {
 			await turn.aside(() => begin.promise);
 			return made.work(signal, onUpdate);

@@ -28,7 +28,13 @@ beforeEach(() => {
 	attachMs = undefined;
 	policy = toolPolicySchema.parse({});
 	const session: PolicyParts = {
-		...{ folder: "/mail", disk: nodeDisk(), root: "/", running: { find: () => undefined }, warn: () => {} },
+		...{
+			folder: "/mail",
+			disk: nodeDisk(),
+			root: "/",
+			running: { find: () => undefined, list: () => [] },
+			warn: () => {},
+		},
 		...{
 			tell: () => true,
 			isRunning: () => false,

@@ -1,7 +1,7 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { describe, expect, test } from "vitest";
-import type { Engine, NewCall, Work } from "../../src/calls/engine.ts";
-import { attachMsOf, type Host, wrapBuiltIns } from "../../src/calls/wrap.ts";
+import type { Engine, NewCall, Question, Work } from "../../src/calls/engine.ts";
+import { attachMsOf, type Host, suspendProblems, wrapBuiltIns } from "../../src/calls/wrap.ts";
 import { type ToolPolicy, toolPolicySchema } from "../../src/mail/tool-policy.ts";
 import type { Gate } from "../../src/policy/gate.ts";
 import type { Tool } from "../../src/tools/tool.ts";
@@ -31,7 +31,7 @@ function setUp({
 	active?: string[];
 	settings?: object;
 	engine?: boolean;
-	asked?: { attachMs: number | undefined };
+	asked?: { attachMs: number | undefined; ticket: Question };
 	given?: Result;
 } = {}) {
 	const made: unknown[][] = [];
@@ -130,13 +130,14 @@ describe("a tool of Pi's own that a rule names", () => {
 		expect([calls, executed]).toEqual([[], ["inner/1"]]);
 	});
 
+	const question = { id: "ticket-a", tool: "bash" };
 	test("that somebody is asked about takes no place before that, and is waited for as the rule says that asks", async () => {
 		const { execute, calls } = setUp({
 			policy: policyOf({ tool: "bash", attachSeconds: 2.5 }),
-			asked: { attachMs: 100 },
+			asked: { attachMs: 100, ticket: question },
 		});
 		await execute("bash");
-		expect(calls).toEqual([{ tool: "bash", args: { command: "make" }, attachMs: 100, beginsAside: true }]);
+		expect(calls).toEqual([{ tool: "bash", args: { command: "make" }, attachMs: 100, question }]);
 	});
 
 	test("gives what a hook has answered, and is not called", async () => {
@@ -159,20 +160,22 @@ describe("what cannot be done is said", () => {
 	test("another extension's tool is left alone", () => {
 		const { registered, problems } = setUp({ tools: { bash: "local" } });
 		expect([...registered.keys()]).toEqual([]);
-		expect(problems).toEqual(["the tool bash is that of another extension and is left alone"]);
+		expect(problems).toMatchObject([{ what: "the tool bash is that of another extension and is left alone" }]);
 	});
 
 	test("a tool that Pi gives no way to wrap", () => {
 		const { problems, registered } = setUp({
 			policy: policyOf({ tool: "mcp__a__b" }, { tool: "codemode" }, { tool: "*" }),
 		});
-		expect(problems).toEqual(
-			["mcp__a__b", "codemode"].map(
-				(tool) =>
-					`the rule for ${tool} holds only for calls by session_call_run: Pi gives no way to suspend the tools of others`,
-			),
-		);
+		expect(problems).toEqual([]);
 		expect(registered.size).toBe(3);
+		const { rules } = policyOf({ tool: "mcp__a__b" }, { tool: "grepp" }, { tool: "*" }, { tool: "powershell" });
+		const why = "holds only for calls by session_call_run: Pi gives no way to suspend the tools of others";
+		const mend = "change toolPolicy.rules in the settings";
+		expect(suspendProblems({ rules, maxCalls: 4 }, ["grep", "mcp__a__b"])).toEqual([
+			{ what: `the rule for mcp__a__b ${why}`, mend },
+			{ what: "the rule for grepp, which fits none of the tools that there are; did you mean grep?", mend },
+		]);
 	});
 
 	test("nothing of a tool that this Pi does not have", () => {

@@ -267,7 +267,7 @@ describe("/mailbox", () => {
 			expect(words.slice(0, 2)).toEqual([unnamed, named]);
 			expect(words.slice(2).map(([value]) => value)).toEqual([
 				...["off", "on", "pause", "resume", "prune"],
-				...["inbox", "sent", "waiting", "sessions", "calls", "approvals", "doctor"],
+				...["inbox", "sent", "waiting", "sessions", "calls", "approvals", "policy", "doctor"],
 			]);
 			expect(await offered("of")).toEqual([["off", "off", "keep mail waiting"]]);
 			expect(await offered("off")).toBeUndefined();
@@ -294,6 +294,13 @@ describe("/mailbox", () => {
 			const items = (await pi.commands.get("mailbox")?.getArgumentCompletions?.(name.slice(0, 3))) ?? [];
 			expect(items).toHaveLength(1);
 			expect(await type(`${items[0]?.value}please`)).toMatch(new RegExp(`^Sent .* to ${other.address}$`));
+		});
+
+		test("with a text behind it policy is a command: a session of that name is completed in quotes", async () => {
+			const other = await startFakePi({ name: "policy" });
+			expect((await offered("pol"))?.map(([value]) => value)).toEqual(['"policy" ', "policy"]);
+			expect(await type('"policy" please')).toMatch(new RegExp(`^Sent .* to ${other.address}$`));
+			expect(await type("policy please")).toBe("No toolPolicy is set: every call is allowed.");
 		});
 
 		test("PSM-032 so that what was put in reaches the one of two sessions of a name that was picked", async () => {

@@ -95,7 +95,7 @@ async function inRpc(call: string, kind: string, word: string): Promise<string> 
 		expect((await program("approve", waiting.at(-1)?.id ?? "")).code).toBe(0);
 		await eventually(() => made(word), { what: "the call" });
 		await pi.settled();
-		return text.includes('"status":"running"') ? "waits" : text;
+		return /"status":"(?:pending|running)"/.test(text) ? "waits" : text;
 	}
 	if (made(word)) return isAsked ? "asked" : "made";
 	return text.includes("denied by") ? "refused" : text;

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { RpcExtensionUIRequest } from "@earendil-works/pi-coding-agent";
 import { afterEach, expect, test } from "vitest";
 import { cleanUp, environment, eventually, type Home, makeHome, type Pi, printPi, repository } from "../support/pi.ts";
@@ -105,8 +106,8 @@ test("a call that waits is handed back, is approved from a shell in another wind
 	await pi.prompt('!tool bash {"command":"rm -rf build; echo gone"}\n!next\n!say meanwhile');
 	await pi.settled();
 	expect(JSON.parse(results(pi)[0]?.text ?? "")).toMatchObject({
-		status: "running",
-		detached: "still running after 0.3 s",
+		status: "pending",
+		detached: "nobody has decided about it within 0.3 s",
 	});
 	const id = await untilTicket(home);
 	const watching = spawn(process.execPath, [join(repository, "src/cli.cjs"), "tickets", "--watch"], {
@@ -114,7 +115,7 @@ test("a call that waits is handed back, is approved from a shell in another wind
 		stdio: ["ignore", "pipe", "inherit"],
 	});
 	const [line] = await once(watching.stdout, "data");
-	expect(`${line}`).toContain(`${id}  ${pi.sessionId}  bash`);
+	expect(`${line}`).toMatch(new RegExp(`^${id}  ${pi.sessionId.slice(0, 8)}[^ ]*  bash`));
 	watching.kill("SIGINT");
 	expect(await once(watching, "exit")).toEqual([130, null]);
 	expect(await program(home, "approve", id)).toMatchObject({
@@ -139,6 +140,7 @@ test("L3 a ticket outlives kill -9: approved after that, the call is granted onc
 	const id = await untilTicket(home);
 	await pi.kill();
 	const again = await startedPi({ home, args: ["--session", pi.sessionFile] });
+	await eventually(() => mailEntries(again).some(({ text }) => text.includes(`It was not made. The question ${id}`)));
 	expect(existsSync(join(home.workDir, "build"))).toBe(true);
 	expect((await program(home, "approve", id)).code).toBe(0);
 	await eventually(() => mailEntries(again).some(({ text }) => text.includes("was approved by a person at a shell")));
@@ -163,7 +165,7 @@ test("another session that a rule names decides by mail, as a model; one that it
 	await pi.settled();
 	const id = await untilTicket(home);
 	await eventually(() => mailEntries(boss).some(({ text }) => text.includes(`ticket ${id}`)));
-	const call = `!tool session_ticket_decide {"session":"${pi.sessionId}","ticket":"${id}","approve":true}\n!next\n!say decided`;
+	const call = `!tool session_ticket_decide {"session":"worker","ticket":"${id}","approve":true}\n!next\n!say decided`;
 	await other.prompt(call);
 	await other.settled();
 	expect(results(other)[0]).toMatchObject({ isError: true, text: expect.stringContaining("names another session") });
@@ -232,7 +234,10 @@ test("SMB-063/064 hooks: one rewrites, one answers, one that crashes denies, one
 	);
 	await pi.settled();
 	expect(results(pi)).toEqual([
-		{ text: "rewritten\nseen by the hook", isError: false },
+		{
+			text: 'rewritten\nseen by the hook[A hook has changed this call before it was made, to: {"command":"echo rewritten"}]',
+			isError: false,
+		},
 		{ text: "the hook's answer", isError: false },
 		{ text: expect.stringMatching(/^The hook before this call failed, so it was not made: /), isError: true },
 	]);
@@ -344,9 +349,31 @@ test("L2 settings that cannot be read when Pi starts switch nothing off: what th
 	await eventually(() => pi.notifications().some((text) => text.includes(`${file} is not used: `)));
 	rmSync(file);
 	writeFileSync(file, JSON.stringify({ toolPolicy: { rules: [{ tool: "bash", attachSeconds: 0.2 }] } }));
+	// What was read holds for a second.
+	await sleep(1100);
 	await pi.prompt('!tool bash {"command":"sleep 1; echo slept"}\n!next\n!say went on');
 	await pi.settled();
 	expect(results(pi)[0]?.text).toContain("still running after 0.2 s");
+});
+
+test("L2 a policy under a misspelt key is asked about from the start, and one that comes later needs a restart, not a /reload", async () => {
+	const home = makeHome();
+	const file = join(home.agentDir, "session-mail.json");
+	writeFileSync(file, '{ "tool_policy": {} }');
+	const pi = await startedPi({ home });
+	await pi.prompt('!tool bash {"command":"echo asked"}\n!next\n!say went on');
+	expect((await dialog(pi)).title).toContain("bash: echo asked");
+	await pi.kill();
+	rmSync(file);
+	const late = await startedPi({ home, extensions: [ours, fixture("reload.js")] });
+	writeFileSync(file, JSON.stringify(rules({ pattern: "bash", behavior: "deny" })));
+	const unused = () => late.notifications().filter((text) => text.includes("this session was started without it"));
+	await eventually(() => unused().length === 1);
+	await late.prompt("/reload-all");
+	await eventually(() => unused().length === 2);
+	await late.prompt('!tool bash {"command":"echo made"}\n!next\n!say went on');
+	await late.settled();
+	expect(results(late).at(-1)?.text).toBe("made\n");
 });
 
 test("L2 an approval is used by the process whose call waits for it, and the other one on the session tells nothing", async () => {

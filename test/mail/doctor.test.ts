@@ -765,7 +765,11 @@ describe("the settings file", () => {
 		["is not JSON", "{", /is not used: it is not JSON \(line 1\)$/],
 		["is not an object", "[]", /is not used: it is not a JSON object$/],
 		["has an unknown key", '{"hopLimits": 3}', /has the unknown key "hopLimits"; did you mean "hopLimit"\?$/],
-		["has a value that is not valid", '{"hopLimit": 0}', /hopLimit cannot be 0, so its default holds$/],
+		[
+			"has a value that is not valid",
+			'{"hopLimit": 0}',
+			/hopLimit cannot be 0 \(it is more than 0\), so its default holds$/,
+		],
 	])("%s", (_, text, what) => {
 		writeFileSync(settingsFile, text);
 		expectMended("warning", what);

@@ -16,7 +16,7 @@ function decided(self: string, approvals: ((id: string) => string[]) | undefined
 	const call = { tool: "bash", arguments: {}, message: "May I?", resume: "replay_tool_call" } as const;
 	const { id } = store.open({ session: bob, callId: "c", ...call });
 	const record = approvals && ({ x: { approvals: approvals(id) } } as RunningSession);
-	const running = { find: (address: string) => (address === bob ? record : undefined) };
+	const running = { list: () => [], find: (address: string) => (address === bob ? record : undefined) };
 	const { message } = decideAtScreen(
 		{ address: self, disk: nodeDisk(), root, now: () => startMs, running },
 		id,

@@ -115,6 +115,44 @@ test("what a person always allows is allowed for the session where the settings 
 	expect(warnings).toEqual([expect.stringContaining("for this session only")]);
 });
 
+test("what a person always allows is confirmed with the rule and the file that it went to", async () => {
+	const added: object[] = [];
+	const { call, dialogs, notices } = setUp(asks, { addRule: (rule) => added.push(rule) });
+	const outcome = call("mcp__a__b", { a: 1 });
+	await later();
+	dialogs[0]?.answer("Always allow …");
+	await later(1000);
+	expect(await outcome).toBeUndefined();
+	expect(added).toEqual([{ pattern: 'mcp__a__b(a="1")', behavior: "allow" }]);
+	expect(notices).toEqual(['Added to toolPolicy.permissions in settings: allow mcp__a__b(a="1")']);
+});
+
+test("a call that a hook has changed says so with its result, and one that it denied was not made", async () => {
+	const rewrites = setUp(hooks("rewrites"), { isWrapped: (tool) => tool === "bash" });
+	const content = [{ type: "text" as const, text: "done" }];
+	const note = { type: "text", text: '[A hook has changed this call before it was made, to: {"command":"safe"}]' };
+	const input = { command: "rm" };
+	expect(await rewrites.call("bash", input)).toBeUndefined();
+	const work = async () => ({ content, details: undefined });
+	const around = rewrites.gate.around("c", { tool: "bash", args: input }, rewrites.ctx, work);
+	// What was handed back ends for Pi before it is made.
+	rewrites.gate.toolEnded("c", false);
+	expect(await around(new AbortController().signal, () => {}, fakeTurn())).toMatchObject({
+		content: [...content, note],
+	});
+	const ended = async (id: string, args: Record<string, unknown>) => {
+		await rewrites.call("mcp__a__b", args, id);
+		const result = { type: "tool_result", toolName: "mcp__a__b", toolCallId: id, input: args, content, isError: false };
+		return rewrites.gate.toolResult(result as never, rewrites.ctx);
+	};
+	expect(await ended("d", { command: "rm" })).toEqual({ content: [...content, note] });
+	expect(await ended("e", { command: "safe" })).toBeUndefined();
+	expect(await setUp(hooks("denies")).call("bash")).toEqual({
+		block: true,
+		reason: "Tool 'bash' denied by a hook, so this call was not made: never",
+	});
+});
+
 test("what a person allows for the session holds for what the project asks about as well", async () => {
 	const { call, dialogs } = setUp({}, { projectPolicy: () => toolPolicySchema.parse(asks) });
 	const outcome = call("mcp__a__b");
@@ -149,7 +187,10 @@ test("SMB-063 a hook that defers loses neither what a hook before it has changed
 	dialogs[0]?.answer("Allow once");
 	await later(1000);
 	expect([await outcome, input]).toEqual([undefined, { command: "safe" }]);
-	expect(await setUp(hooks("defers", "denies")).call("bash")).toEqual({ block: true, reason: "never" });
+	expect(await setUp(hooks("defers", "denies")).call("bash")).toEqual({
+		block: true,
+		reason: expect.stringMatching(/: never$/),
+	});
 });
 
 test("an approval that nobody has used for as long as a question may wait is none any more", async () => {
@@ -200,8 +241,8 @@ test("SMB-063 a hook after a call is told of one that threw, and Esc ends it", a
 
 test("a hook that is a tool is said not to work yet", () => {
 	const { gate, ctx } = setUp(hooks("denies"));
-	expect(gate.problems(ctx, ["bash"], () => true)).toEqual([
-		"wrapper 1 (*) has a tool as a hook, which does not work yet, so these calls are denied: use a command",
+	expect(gate.problems(ctx, ["bash"], () => true)).toMatchObject([
+		{ what: "wrapper 1 (*) has a tool as a hook, which does not work yet, so these calls are denied: use a command" },
 	]);
 });
 
@@ -338,14 +379,14 @@ test("what a hook answers for a call of a wrapped tool is given by the tool, whi
 	expect(await call("bash")).toBeUndefined();
 	expect(gate.given("c")).toMatchObject({ content: [{ text: "by the hook" }] });
 	expect(await call("mcp__a__b", {}, "d")).toEqual({ block: true, reason: "by the hook" });
-	const problems = () => gate.problems(ctx, ["bash"], () => true).filter((text) => text.includes("as an error"));
+	const problems = () => gate.problems(ctx, ["bash"], () => true).filter(({ what }) => what.includes("as an error"));
 	expect(problems()).toEqual([]);
 	// Nobody can make a result of that of a script's call.
 	await gate.toolCall(
 		{ type: "tool_call", toolName: "mcp__a__b", toolCallId: "e/1", parentToolCallId: "e", input: {} } as never,
 		ctx,
 	);
-	expect(problems()).toEqual([expect.stringContaining("a call of mcp__a__b reached the script")]);
+	expect(problems()).toMatchObject([{ what: expect.stringContaining("a call of mcp__a__b reached the script") }]);
 });
 
 test("only a rule that asks says how long its decision is waited for", () => {

@@ -15,6 +15,7 @@ import {
 } from "../../src/policy/hooks.ts";
 import { temporaryFolder } from "../support/disk.ts";
 
+const denied = "Tool 'bash' denied by a hook, so this call was not made: no";
 const call = { tool: "bash", arguments: { command: "ls" }, session_id: "s", tool_call_id: "c" };
 const after = { ...call, status: "completed", duration_ms: 12 } as const;
 const result: ToolResult = {
@@ -51,7 +52,8 @@ test.each([
 	{ action: "answer", result: { any: ["thing"] } },
 ])("SMB-062 before a call a command may answer $action", async (answer) => {
 	const needed = parts();
-	expect(await askBefore(says(answer), call, needed)).toEqual(answer);
+	const said = "message" in answer ? { ...answer, message: denied.replace(/no$/, "not today") } : answer;
+	expect(await askBefore(says(answer), call, needed)).toEqual(said);
 	expect(needed.failures).toEqual([]);
 });
 
@@ -173,7 +175,7 @@ test("SMB-064 a hook may be a tool, which is given the call and answers with JSO
 			return '{"action":"deny","message":"no"}';
 		},
 	});
-	expect(await askBefore({ tool: "look" }, call, needed)).toEqual({ action: "deny", message: "no" });
+	expect(await askBefore({ tool: "look" }, call, needed)).toEqual({ action: "deny", message: denied });
 	expect(seen).toEqual([["look", call]]);
 	const slow = parts({ callTool: () => new Promise(() => {}) });
 	expect(await askBefore({ tool: "look", timeoutSeconds: 0.1 }, call, slow)).toMatchObject({ action: "deny" });
@@ -222,7 +224,7 @@ test("SMB-060 of several hooks before a call each gets what the one before it le
 	expect(await askAllBefore(hooks("ab"), call, needed)).toEqual({ action: "continue", arguments: { command: "a" } });
 	expect(await askAllBefore(hooks("b"), call, needed)).toEqual({ action: "continue" });
 	asked.length = 0;
-	expect(await askAllBefore(hooks("bacb"), call, needed)).toEqual({ action: "deny", message: "no" });
+	expect(await askAllBefore(hooks("bacb"), call, needed)).toEqual({ action: "deny", message: denied });
 	expect(asked).toEqual([
 		["b", { command: "ls" }],
 		["a", { command: "ls" }],

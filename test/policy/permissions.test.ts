@@ -9,7 +9,7 @@ import {
 	evaluate,
 	explain,
 	narrow,
-	patternProblems,
+	ruleProblems,
 	rulesForNoTool,
 } from "../../src/policy/permissions.ts";
 
@@ -73,13 +73,13 @@ test("a rule whose pattern does not compile denies what it names, or everything,
 		'rule 2 of the settings: allow bash(npm, which does not compile and so denies ("(npm" is no argument in parentheses)',
 	);
 	expect(evaluate(policy, { tool: "read", args: {} }).behavior).toBe("allow");
-	expect(patternProblems(policy)).toEqual([evaluate(policy, bash("ls")).why]);
+	expect(ruleProblems(policy).map(({ what }) => what)).toContain(evaluate(policy, bash("ls")).why);
 	expect(deniedOutright(policy, ["bash", "read"])).toEqual(["bash"]);
 
 	const unknown = [["allow", "/(/"]] as const;
 	expect(behaviorOf(unknown, bash("ls"))).toBe("deny");
 	expect(behaviorOf(unknown, { tool: "read", args: {} })).toBe("deny");
-	expect(patternProblems(compile(permissions([["ask", "bash"]])))).toEqual([]);
+	expect(ruleProblems(compile(permissions([["ask", "bash"]])))).toEqual([]);
 });
 
 test("L7 what cannot be tried in time counts as fitting for deny and ask, and not for allow", () => {
@@ -197,6 +197,42 @@ test("a project asks about what the user allows, and allows nothing that the use
 	expect(deniedOutright(narrow(user, compile(permissions([["deny", "bash"]]))), ["bash", "read"])).toEqual(["bash"]);
 });
 
+test.each([
+	["ask", "bash(rm *)", "allow", "*"],
+	["ask", "bash(rm *)", "allow", "bash"],
+	["ask", "bash(rm *)", "allow", "/^ba/"],
+	["ask", "mcp__*", "allow", "mcp__*(*)"],
+	["allow", "read", "deny", "*"],
+] as const)("a rule that never decides is named: %s %s beside %s %s", (behavior, pattern, winner, all) => {
+	const [found, ...more] = ruleProblems(
+		compile(
+			permissions([
+				[behavior, pattern],
+				[winner, all],
+			]),
+		),
+	);
+	expect(more).toEqual([]);
+	expect(found?.what).toBe(
+		`rule 1 of the settings: ${behavior} ${pattern}, which never decides: rule 2 of the settings: ${winner} ${all} fits all its calls, and ${winner} beats ${behavior}`,
+	);
+	expect(found?.mend).toContain("toolPolicy.permissions");
+});
+
+test("a rule that decides about some call is not said to be beaten", () => {
+	const decides = [
+		["ask", "bash(rm *)"],
+		["allow", "bash(ls *)"],
+		["allow", "read"],
+		["allow", "read"],
+		["deny", "bash(sudo *)"],
+		["ask", "*"],
+		["ask", "mcp__*"],
+		["allow", "mcp__a"],
+	] as const;
+	expect(ruleProblems(compile(permissions(decides)))).toEqual([]);
+});
+
 test("a rule that is about none of the tools is named, which it is when the name is only spelled otherwise", () => {
 	const policy = compile(
 		permissions([
@@ -206,9 +242,10 @@ test("a rule that is about none of the tools is named, which it is when the name
 			["ask", "/(/"],
 		]),
 	);
-	expect(rulesForNoTool(policy, ["bash", "read"])).toEqual([
-		"rule 1 of the settings: deny Bash(rm *), which fits none of the tools that there are",
-		"rule 3 of the settings: ask mcp__*, which fits none of the tools that there are",
+	const fits = "which fits none of the tools that there are";
+	expect(rulesForNoTool(policy, ["bash", "read"])).toMatchObject([
+		{ what: `rule 1 of the settings: deny Bash(rm *), ${fits}; did you mean bash?` },
+		{ what: `rule 3 of the settings: ask mcp__*, ${fits}`, isMaybeMeant: true },
 	]);
 });
 

@@ -66,7 +66,6 @@ test.each([
 	["permissions.rules.0.behavior", { permissions: { rules: [{ pattern: "bash", behavior: "dney" }] } }],
 	["permissions.rules.0.pattern", { permissions: { rules: [{ behavior: "deny" }] } }],
 	["permissions.rules.0.pattern", { permissions: { rules: [{ pattern: "x".repeat(1001), behavior: "deny" }] } }],
-	["permissions.rules.0", { permissions: { rules: [{ pattern: "bash", behavior: "deny", pttern: "x" }] } }],
 	["permissions.rules.0.resume", { permissions: { rules: [{ pattern: "a", behavior: "ask", resume: "later" }] } }],
 	["permissions.rules", { permissions: { rules: Array(201).fill({ pattern: "a", behavior: "ask" }) } }],
 	["wrappers.0.match", { wrappers: [{ timeoutSeconds: 1 }] }],
@@ -90,10 +89,55 @@ test("a slip in a policy that seems to forbid nothing is one in any policy, and 
 	const { toolPolicy, warnings } = read({ rules: [{ tool: 1 }], maxCalls: "x" });
 	expect(toolPolicy?.permissions?.default).toBe("ask");
 	expect(warnings).toEqual([
-		expect.stringMatching(/^toolPolicy.rules.0.tool cannot be 1, so every call .* \(line 1\)$/),
+		expect.stringMatching(/^toolPolicy.rules.0.tool cannot be 1 \(it is a text\), so every call .* \(line 1\)$/),
 	]);
-	expect(read({ permisions: { default: "deny" } }).toolPolicy?.permissions?.default).toBe("ask");
 	expect(read(7).toolPolicy?.permissions?.default).toBe("ask");
+});
+
+const a = { match: { tool: "a" } };
+
+test.each([
+	[{ permission: {} }, 'toolPolicy has the unknown key "permission" (did you mean "permissions"?)'],
+	[
+		{ permissions: { rules: [{ pattern: "a", behaviour: "deny" }] } },
+		'toolPolicy.permissions.rules.0 has the unknown key "behaviour" (did you mean "behavior"?)',
+	],
+	[{ wrappers: [{ ...a, timeout: 5 }] }, 'unknown key "timeout" (did you mean "timeoutSeconds"?)'],
+	[{ wrappers: [{ ...a, retries: { max: 5 } }] }, 'unknown key "max" (known: count, backoffMs)'],
+	[{ wrappers: [{ ...a, before: { command: "x", timeout: 5 } }] }, '0.before has the unknown key "timeout" (did'],
+	[{ wrappers: [{ ...a, retries: 2 }] }, "0.retries cannot be 2 (it is an object with count, backoffMs)"],
+	[{ wrappers: [{ ...a, retries: { count: 21 } }] }, "0.retries.count cannot be 21 (it is at most 20)"],
+	[{ wrappers: [{ ...a, cache: 60 }] }, "0.cache cannot be 60 (it is true or an object with seconds)"],
+	[{ permissions: { default: "no" } }, 'permissions.default cannot be "no" (it is allow, ask or deny)'],
+	[{ wrappers: [{ ...a, after: { command: "x", tool: "y" } }] }, '0.after cannot be {"command":"x","tool":"y"}, so'],
+])("the message about %j names the unknown key and the one that was meant, or what is valid", (toolPolicy, said) => {
+	const { toolPolicy: holds, warnings } = read(toolPolicy);
+	expect(warnings).toEqual([expect.stringContaining(said)]);
+	expect(warnings[0]).toMatch(/, so every call of a tool is asked about until it is mended \(line 1\)$/);
+	expect(holds?.permissions?.default).toBe("ask");
+});
+
+test.each([
+	["toolpolicy", "toolPolicy"],
+	["tool_policy", "toolPolicy"],
+	["policy", "toolPolicy"],
+	["permissions", "toolPolicy.permissions"],
+	["Permission", "toolPolicy.permissions"],
+	["wrappers", "toolPolicy.wrappers"],
+])("L2 a key %s beside toolPolicy is a policy that was put wrongly: every call is asked about", (key, meant) => {
+	const file = join(temporaryFolder(), "session-mail.json");
+	writeFileSync(file, JSON.stringify({ [key]: {}, toolPolicy: {}, hopLimit: 7 }));
+	const warnings: string[] = [];
+	const { toolPolicy, hopLimit } = openSettings({
+		disk: nodeDisk(),
+		file,
+		now: () => 0,
+		warn: (text) => warnings.push(text),
+	}).read();
+	expect([toolPolicy?.permissions?.default, hopLimit]).toEqual(["ask", 7]);
+	expect(warnings).toEqual([
+		`${file} has the unknown key "${key}"; did you mean "${meant}"? So every call of a tool is asked about until it is mended (line 1).`,
+	]);
 });
 
 describe("while the file is broken", () => {
@@ -134,7 +178,11 @@ describe("while the file is broken", () => {
 		["is not JSON", (at) => at.save(good.replace("}\n}", "},\n]")), "is not used: it is not JSON (line 3), so"],
 		["is empty", (at) => at.save(""), "is not used: it is not JSON (line 1), so"],
 		["is a list", (at) => at.save("[]"), "is not used: it is not a JSON object, so"],
-		["is not of the schema", (at) => at.save(good.replace('"allow"', '"alow"')), 'behavior cannot be "alow", so'],
+		[
+			"is not of the schema",
+			(at) => at.save(good.replace('"allow"', '"alow"')),
+			'behavior cannot be "alow" (it is allow, ask or deny), so',
+		],
 		["cannot be read", (at) => at.breakDisk("EIO"), "is not used: EIO"],
 	];
 	test.each(slips)("L2 one that %s, the last good policy holds, and that is said", (_, slip, said) => {

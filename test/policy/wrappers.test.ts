@@ -250,6 +250,13 @@ test("SMB-062 the label is that of the first wrapper that has one", () => {
 	expect([labelOf(wrappers, "bash"), labelOf(wrappers, "read"), labelOf([], "read")]).toEqual(["a", "b", undefined]);
 });
 
+test.each([
+	["bsh", "wrapper 1 (bsh), which fits none of the tools that there are; did you mean bash?"],
+	["bash(rm *)", "wrapper 1 (bash(rm *)) fits no tool: match.tool is a name, in which * stands for any text"],
+])("a wrapper of %s, which is no tool, is named, whatever it does", (tool, what) => {
+	expect(wrapperProblems([around(tool, { label: "b" })], ["bash"], () => true)).toMatchObject([{ what }]);
+});
+
 test("what holds only for wrapped tools is said of the others", () => {
 	const wrappers = [
 		around("mcp__*", { timeoutSeconds: 1, cache: true, truncate: { maxBytes: 1 } }),
@@ -257,8 +264,12 @@ test("what holds only for wrapped tools is said of the others", () => {
 		around("bash", { retries: { count: 1 } }),
 	];
 	expect(wrapperProblems(wrappers, ["bash", "mcp__a", "mcp__b"], (tool) => tool === "bash")).toEqual([
-		"timeoutSeconds, cache of wrapper 1 (mcp__*) hold only for calls by session_call_run of mcp__a, mcp__b: Pi gives no way to wrap the tools of others",
+		{
+			what: "timeoutSeconds, cache of wrapper 1 (mcp__*) hold only for calls by session_call_run of mcp__a, mcp__b: Pi gives no way to wrap the tools of others",
+			mend: "change toolPolicy.wrappers in the settings: it holds as soon as they are saved",
+			isMaybeMeant: true,
+		},
 	]);
 	const many = Array.from({ length: 7 }, (_, n) => `mcp__${n}`);
-	expect(wrapperProblems(wrappers, many, () => false)[0]).toContain("mcp__4 and 2 more:");
+	expect(wrapperProblems(wrappers, many, () => false)[0]?.what).toContain("mcp__4 and 2 more:");
 });

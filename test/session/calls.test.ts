@@ -503,7 +503,35 @@ test("a policy that is set first while Pi runs is said to need a restart, once",
 	expect(pi.notifications).toEqual([]);
 	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { rules: [{ tool: "bash" }] } }));
 	await later(10_000);
-	expect(pi.notifications).toEqual(["mailbox: toolPolicy was set while Pi ran: restart Pi to use it"]);
+	const unused = "toolPolicy is set, but this session was started without it, so none of it holds here";
+	expect(pi.notifications).toEqual([`mailbox: ${unused}: restart Pi; /reload is not enough`]);
+	await pi.type("/mailbox policy bash rm x");
+	expect(pi.notifications.at(-1)).toBe(`${unused}: restart Pi; /reload is not enough.`);
+	await Promise.all([pi.type("/mailbox doctor"), later(1000)]);
+	expect(pi.notifications.at(-1)).toContain(`warning: ${unused}\n    restart Pi; /reload is not enough`);
+});
+
+test("what of a policy cannot apply is said once at the start, in one line; what may be meant is not", async () => {
+	const wrappers = [{ match: { tool: "*" }, timeoutSeconds: 60 }];
+	const one = await session({ toolPolicy: { rules: [{ tool: "bsh" }], wrappers } });
+	await later(1000);
+	expect(one.notifications).toEqual([
+		"mailbox: toolPolicy: the rule for bsh, which fits none of the tools that there are; did you mean bash?",
+	]);
+	const rules = [
+		{ pattern: "*", behavior: "allow" },
+		{ pattern: "bash(rm *)", behavior: "ask" },
+		{ pattern: "mcp__*", behavior: "deny" },
+	];
+	const more = await session({ toolPolicy: { rules: [{ tool: "bsh" }], permissions: { rules } } });
+	await later(1000);
+	expect(more.notifications).toEqual(["mailbox: 2 parts of toolPolicy cannot apply: /mailbox doctor names them"]);
+	await Promise.all([more.type("/mailbox doctor"), later(1000)]);
+	expect(more.notifications.at(-1)).toMatch(
+		/rule 2 of the settings: ask .* never decides: .*\n {4}change toolPolicy.permissions/,
+	);
+	expect(more.notifications.at(-1)).toMatch(/did you mean bash\?\n {4}change toolPolicy.rules in the settings\n/);
+	expect(more.notifications.at(-1)).toContain("deny mcp__*, which fits none of the tools that there are");
 });
 
 test("L2 settings that cannot be read just now are said where a call is looked at, and the last good policy holds", async () => {

@@ -132,6 +132,17 @@ describe("what a process has left", () => {
 		expect(store.ended(id)).toMatchObject({ state: "orphaned", finished: 5000 });
 	});
 
+	test("a call whose question still waits is said not to be made, and no other", () => {
+		const { store, endLeft } = setUp();
+		store.open({ ...ended, ticket: "ticket-a" });
+		store.open({ ...ended, id: "call-abcdefghijklmnop", ticket: "ticket-b" });
+		endLeft(
+			() => false,
+			(ticket) => (ticket === "ticket-a" ? "It was not made." : undefined),
+		);
+		expect(mails().map(({ body }) => body)).toEqual(expect.arrayContaining(["It was not made.", "(no output)"]));
+	});
+
 	test("L2 that had ended comes with its result", () => {
 		const { store, endLeft } = setUp();
 		store.open(ended);
