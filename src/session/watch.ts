@@ -93,7 +93,8 @@ export function createWatch(
 		onSweep();
 	}
 
-	renew();
+	// The start of a session does not wait for it; what comes before it is found by looking.
+	const opening = setImmediate(renew);
 	schedule();
 	return {
 		renew,
@@ -109,6 +110,7 @@ export function createWatch(
 			return lostBecause;
 		},
 		close() {
+			clearImmediate(opening);
 			clearTimeout(timer);
 			close();
 		},

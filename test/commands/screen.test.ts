@@ -1,4 +1,4 @@
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { visibleWidth } from "@earendil-works/pi-tui";
 import { beforeEach, describe, expect, test, vi } from "vitest";
@@ -137,6 +137,8 @@ describe("opening and closing", () => {
 
 	test("the Doctor tab shows what is wrong before what is well, with what mends it", async () => {
 		writeFileSync(join(mailRoot(), "running", "no record.json"), "");
+		// Files bear the time of the system.
+		vi.setSystemTime(statSync(mailRoot()).mtimeMs);
 		await open();
 		await press("5");
 		await later(2000);

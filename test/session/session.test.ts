@@ -690,6 +690,7 @@ test("L10 no timer of a session keeps its process alive", async () => {
 describe("after the end of a session", () => {
 	test("PSM-045, L10 nothing is delivered, and no timer or watcher is left", async () => {
 		const pi = await startFakePi();
+		await later(0);
 		peer.send(pi);
 		await pi.run({ prompt: "speak" });
 		// What the settle put off until the next turn of the event loop must not happen.

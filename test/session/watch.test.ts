@@ -37,6 +37,7 @@ beforeEach(() => {
 		() => looks++,
 		(text) => said.push(text),
 	);
+	vi.advanceTimersByTime(0);
 });
 afterEach(() => {
 	watch.close();
@@ -117,6 +118,7 @@ test("L10 what is no mail and stays in the inbox is no reason to look often", ()
 		looks++;
 		inbox.claim(20);
 	});
+	vi.advanceTimersByTime(0);
 	opened[1]?.emit("error", new Error("EMFILE"));
 	mkdirSync(join(root.boxes(bob).new, "1.json"));
 	vi.advanceTimersByTime(60_000);
@@ -127,6 +129,15 @@ test("L10 what is no mail and stays in the inbox is no reason to look often", ()
 
 test("L10 keeps no process alive", () => {
 	expect(opened[0]?.options).toMatchObject({ persistent: false });
+});
+
+test("L10 one that is closed at once is never opened", () => {
+	createWatch(
+		"/mail/new",
+		() => looks++,
+		(text) => said.push(text),
+	).close();
+	expect([looksIn(120_000) > 0, opened.length]).toEqual([true, 1]);
 });
 
 test("L10 after its end nothing fires, whatever the system still says", () => {
@@ -170,10 +181,11 @@ test("L5 L6 the inbox itself says when there is a backlog", () => {
 	for (let n = 100; n < 357; n++) root.lay(bob, "new", `${n}.json`, envelopeText({ kind: "message" }));
 	inbox.look();
 	inbox.watch(() => looks++);
-	expect(opened.at(-1)?.isClosed).toBe(true);
+	vi.advanceTimersByTime(0);
+	expect(opened).toHaveLength(1);
 	inbox.claim(1);
 	inbox.look();
-	expect(opened.at(-1)?.isClosed).toBe(false);
+	expect([opened.length, opened.at(-1)?.isClosed]).toEqual([2, false]);
 	root.lay(bob, "new", "400.json", envelopeText({ kind: "message" }));
 	inbox.look();
 	expect(opened.at(-1)?.isClosed).toBe(true);
