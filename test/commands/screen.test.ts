@@ -1,4 +1,4 @@
-import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { visibleWidth } from "@earendil-works/pi-tui";
 import { beforeEach, describe, expect, test, vi } from "vitest";
@@ -6,7 +6,7 @@ import { maxUnread } from "../../src/mail/deliver.ts";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import { openMailbox } from "../../src/mail/mailbox.ts";
 import { mailRoot } from "../../src/mail/root.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { later, useFakeMachine, useFileTime } from "../support/fake-machine.ts";
 import { FakePi, machine, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
@@ -137,8 +137,7 @@ describe("opening and closing", () => {
 
 	test("the Doctor tab shows what is wrong before what is well, with what mends it", async () => {
 		writeFileSync(join(mailRoot(), "running", "no record.json"), "");
-		// Files bear the time of the system.
-		vi.setSystemTime(statSync(mailRoot()).mtimeMs);
+		useFileTime();
 		await open();
 		await press("5");
 		await later(2000);

@@ -7,7 +7,7 @@ import type { PruneOptions } from "../../src/mail/prune.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { pruneInSlices, type WhileAlone } from "../../src/session/pruning.ts";
 import { alice, fail, type Operation, watchedDisk } from "../support/disk.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { later, useFakeMachine, useFileTime } from "../support/fake-machine.ts";
 import { FakePi, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
 const seams = vi.hoisted(() => ({ wrap: (disk: Disk): Disk => disk }));
@@ -178,6 +178,7 @@ describe("PSM-038 /mailbox prune", () => {
 });
 
 describe("PSM-090 at session start", () => {
+	beforeEach(useFileTime);
 	const isLocked = () => inRoot().includes(".prune.lock");
 
 	/** A session start `days` from now on, and its pass over all folders. */

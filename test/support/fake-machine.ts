@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, vi } from "vitest";
@@ -26,6 +26,11 @@ export async function pressOnScreen(pi: FakePi, key: string): Promise<string> {
 	const text = pictures.join(" ").replace(/\s+/g, " ");
 	await pi.press("q");
 	return text;
+}
+
+/** Sets the clock to the time that files bear, for what is compared with it. */
+export function useFileTime(): void {
+	vi.setSystemTime(statSync(machine.home).mtimeMs);
 }
 
 /** A session whose file exists: its user has typed something, and nothing goes on. */
