@@ -4,9 +4,9 @@ import type { AskOutcome } from "../session/asks.ts";
 import { senderName } from "../session/label.ts";
 import { describeProgress } from "../session/tool-words.ts";
 import { bodyOf } from "./body.ts";
+import { type Call, UsageError } from "./call.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { asMember, refused } from "./machine.ts";
-import { type Call, UsageError } from "./main.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 

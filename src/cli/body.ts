@@ -1,5 +1,5 @@
 import { maxBodyBytes } from "../mail/envelope.ts";
-import { type Call, UsageError } from "./main.ts";
+import { type Call, UsageError } from "./call.ts";
 
 /** The text of a mail, or why there is none. */
 export type Body = { ok: true; text: string } | { ok: false; code: string; message: string };

@@ -1,5 +1,5 @@
+import { type Call, UsageError } from "./call.ts";
 import { type Command, commands, commonOptions } from "./commands.ts";
-import { type Call, UsageError } from "./main.ts";
 
 /** `completion`: a script for a shell. */
 export async function completion({ words, out }: Call): Promise<number> {

@@ -8,8 +8,8 @@ import { field } from "../mail/text.ts";
 import { shortSpan } from "../mail/time.ts";
 import { runningOn } from "../member/machine.ts";
 import type { Machine } from "../member/member.ts";
+import { type Call, UsageError } from "./call.ts";
 import { asMember, refused, thisMachine } from "./machine.ts";
-import { type Call, UsageError } from "./main.ts";
 import type { Printed } from "./schemas.ts";
 
 /** `calls`: the calls of running sessions that go on by themselves. */

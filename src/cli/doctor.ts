@@ -3,8 +3,8 @@ import type { Finding } from "../mail/finding.ts";
 import { settingsPath } from "../mail/settings.ts";
 import { noToolPolicy } from "../mail/tool-policy.ts";
 import { compile, permissionsOf, ruleProblems } from "../policy/permissions.ts";
+import type { Call } from "./call.ts";
 import { thisMachine } from "./machine.ts";
-import type { Call } from "./main.ts";
 import type { Printed } from "./schemas.ts";
 
 /** `doctor`: what is wrong, and how to mend it. */

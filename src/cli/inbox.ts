@@ -1,9 +1,9 @@
 import { field, manyLines } from "../mail/text.ts";
 import type { ProgramMember, ReadMail } from "../member/member.ts";
+import { type Call, UsageError } from "./call.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { asMember, refused } from "./machine.ts";
 import { mailLine, mailOf } from "./mail-line.ts";
-import { type Call, UsageError } from "./main.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 import { hasMail, untilMail } from "./until-mail.ts";

@@ -4,8 +4,8 @@ import { field, pathField } from "../mail/text.ts";
 import { runningOn } from "../member/machine.ts";
 import { surroundingSession } from "../member/who.ts";
 import { approvalMarks } from "../session/tool-words.ts";
+import type { Call } from "./call.ts";
 import { thisMachine } from "./machine.ts";
-import type { Call } from "./main.ts";
 import type { Printed } from "./schemas.ts";
 
 /** `list`: who runs. */

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { machineFor, runningOn } from "../member/machine.ts";
 import { type Machine, openMember, type ProgramMember } from "../member/member.ts";
 import { surroundingSession, type Who, whoIsIt } from "../member/who.ts";
-import type { Call } from "./main.ts";
+import type { Call } from "./call.ts";
 
 /** The machine that this program runs on. What goes wrong is said on standard error. */
 export function thisMachine({ env, out }: Call): Machine {

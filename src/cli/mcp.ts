@@ -1,10 +1,10 @@
 import type { JSONRPCMessage, McpServer, RequestId, ServerContext } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { boxesOf } from "../mail/boxes.ts";
+import type { Call } from "./call.ts";
 import { createChain } from "./chain.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { thisMachine } from "./machine.ts";
-import type { Call } from "./main.ts";
 import { createServer, inboxUri } from "./mcp-server.ts";
 import { createSeat } from "./seat.ts";
 

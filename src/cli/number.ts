@@ -1,4 +1,4 @@
-import { type Call, UsageError } from "./main.ts";
+import { type Call, UsageError } from "./call.ts";
 
 /** The value of an option that is a whole number from 1 on. Throws `UsageError` for anything else. */
 export function wholeNumber(call: Call, option: string, most: number): number | undefined {

@@ -2,8 +2,8 @@ import { prune as pruneFolders } from "../mail/prune.ts";
 import { oneLine } from "../mail/text.ts";
 import { dayMs } from "../mail/time.ts";
 import { runningOn } from "../member/machine.ts";
+import type { Call } from "./call.ts";
 import { thisMachine } from "./machine.ts";
-import type { Call } from "./main.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 

@@ -1,7 +1,7 @@
 import { errorReason } from "../mail/disk.ts";
 import type { Machine, ProgramMember } from "../member/member.ts";
+import type { Call } from "./call.ts";
 import { openFor, whoCalls } from "./machine.ts";
-import type { Call } from "./main.ts";
 
 /** Why a program is no member just now; one sentence for people. */
 export interface Unseated {

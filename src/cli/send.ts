@@ -1,7 +1,7 @@
 import { displayName } from "../mail/resolve.ts";
 import { bodyOf } from "./body.ts";
+import { type Call, UsageError } from "./call.ts";
 import { asMember, refused } from "./machine.ts";
-import { type Call, UsageError } from "./main.ts";
 import type { Printed } from "./schemas.ts";
 
 /** `send`: a message, or a request. */

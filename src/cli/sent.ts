@@ -1,7 +1,7 @@
 import { field, firstLine } from "../mail/text.ts";
 import { bodyOf } from "./body.ts";
+import { type Call, UsageError } from "./call.ts";
 import { asMember, refused } from "./machine.ts";
-import { type Call, UsageError } from "./main.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
 

@@ -15,9 +15,9 @@ import { compile, explain, permissionsOf } from "../policy/permissions.ts";
 import { approvedText, shownTool } from "../policy/ticket-words.ts";
 import { type Decision, isTicketId, type Ticket } from "../policy/tickets.ts";
 import { labelOf } from "../policy/wrappers.ts";
+import { type Call, UsageError } from "./call.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { refused, thisMachine } from "./machine.ts";
-import { type Call, UsageError } from "./main.ts";
 import type { Printed } from "./schemas.ts";
 
 /** `tickets`: the calls that wait for a decision. */

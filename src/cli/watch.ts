@@ -1,11 +1,11 @@
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
 import type { ProgramMember } from "../member/member.ts";
+import type { Call } from "./call.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { lineOf, summaryOf } from "./list.ts";
 import { asMember, refused, thisMachine } from "./machine.ts";
 import { mailLine, mailOf } from "./mail-line.ts";
-import type { Call } from "./main.ts";
 import type { Printed } from "./schemas.ts";
 
 type Event = Printed["watch"];
