@@ -1,4 +1,4 @@
-import type { AgentToolResult, AgentToolUpdateCallback } from "@earendil-works/pi-coding-agent";
+import type { AgentToolResult, AgentToolUpdateCallback, ExtensionToolContext } from "@earendil-works/pi-coding-agent";
 import { type EndedCall, type OpenCall, type ResultPart, resultPartOf } from "../mail/call-store.ts";
 import { randomName } from "../mail/running-folder.ts";
 import { field, firstLine } from "../mail/text.ts";
@@ -43,7 +43,11 @@ export interface Turn {
 export interface Outer {
 	readonly signal: AbortSignal;
 	readonly turn: Turn;
+	readonly executeTool: ExecuteTool;
 }
+
+/** Runs another tool from inside a call, which is where Pi lets one. */
+export type ExecuteTool = ExtensionToolContext["executeTool"];
 
 /** Why a wait ended. */
 export type Woken = { by: "call"; id: string } | { by: "mail" | "timeout" | "interrupt" | "stop" };

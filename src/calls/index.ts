@@ -105,9 +105,6 @@ export function createCalls(
 				},
 				isWrapped,
 				outerOf,
-				callTool() {
-					throw new Error("tools do not work as hooks yet");
-				},
 				addRule: (rule) => addPermission(session.disk, settingsFile(), rule),
 				settingsFile: settingsFile(),
 				warn: session.warn,

@@ -208,7 +208,7 @@ export function callTools({ policy, current, outers }: CallToolsParts): Tool[] {
 			return now.engine.run(
 				{ tool, args, attachMs },
 				async (stop, _onUpdate, turn) => {
-					outers.set(id, { signal: stop, turn });
+					outers.set(id, { signal: stop, turn, executeTool: ctx.executeTool });
 					try {
 						const { result: outcome, isError } = await ctx.executeTool(tool, args, { signal: stop });
 						return { ...outcome, ...(isError && { isError }) };

@@ -3,6 +3,7 @@ import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-a
 import { field } from "../mail/text.ts";
 import { ruleFor, type ToolPolicy } from "../mail/tool-policy.ts";
 import type { Gate } from "../policy/gate.ts";
+import { isOfHook } from "../policy/hooks.ts";
 import { noSuchTool } from "../policy/permissions.ts";
 import { wrappersFor } from "../policy/wrappers.ts";
 import type { PolicyProblem } from "../session/calls.ts";
@@ -25,7 +26,7 @@ interface WrapParts {
 	/** The rules as they are now. */
 	policy: () => ToolPolicy;
 	/** Undefined when the session has ended. */
-	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "asked" | "given"> } | undefined;
+	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "asked" | "given" | "inside"> } | undefined;
 	/** The call that made a call, when that is run as one. */
 	outerOf: (toolCallId: string) => Outer | undefined;
 }
@@ -60,12 +61,14 @@ export function wrapBuiltIns({ pi, ctx, host, policy, current, outerOf }: WrapPa
 		pi.registerTool({
 			...own,
 			...(active.includes(name) ? {} : { defaultActive: false }),
-			execute(id, params, signal, onUpdate, context) {
+			async execute(id, params, signal, onUpdate, context) {
 				const now = current();
-				if (now === undefined) return own.execute(id, params, signal, onUpdate, context);
+				if (now === undefined || isOfHook()) return own.execute(id, params, signal, onUpdate, context);
 				const { engine, gate } = now;
+				const refused = await gate.inside(id, { tool: name, args: params }, context);
+				if (refused !== undefined) throw new Error(refused);
 				const given = gate.given(id);
-				if (given !== undefined) return Promise.resolve(given);
+				if (given !== undefined) return given;
 				const asked = gate.asked(id);
 				const work = gate.around(id, { tool: name, args: params }, context, (args, stop, update) =>
 					own.execute(id, args, stop, update, context),

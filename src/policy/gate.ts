@@ -1,5 +1,6 @@
 import type {
 	ExtensionContext,
+	ExtensionToolContext,
 	MessageEndEvent,
 	MessageEndEventResult,
 	ToolCallEvent,
@@ -13,7 +14,7 @@ import { field } from "../mail/text.ts";
 import { defaultTicketTtlHours, type Wrapper } from "../mail/tool-policy.ts";
 import type { PolicyParts, PolicyProblem } from "../session/calls.ts";
 import { createApprovals, type HowToWait } from "./approvals.ts";
-import { askAllBefore, contentOf, type HookParts, tellAllAfter } from "./hooks.ts";
+import { askAllBefore, contentOf, type HookParts, isOfHook, tellAllAfter, toolCaller } from "./hooks.ts";
 import { createInForce, type InForceParts } from "./in-force.ts";
 import { isEqual } from "./json.ts";
 import type { ToolCall } from "./pattern.ts";
@@ -32,6 +33,11 @@ export interface Gate {
 	toolEnded(id: string, isNested: boolean): void;
 	/** A call that was not made and whose text is no error. */
 	messageEnd(event: MessageEndEvent): MessageEndEventResult | undefined;
+	/**
+	 * Inside a call of a wrapped tool, where a tool can be called: does what `toolCall` could not do before it, since a hook
+	 * is a tool. Changes `args`; returns why the call is not made.
+	 */
+	inside(id: string, call: ToolCall, ctx: ExtensionToolContext): Promise<string | undefined>;
 	/** The result of a call of a wrapped tool that a hook has given: it is not made. */
 	given(id: string): ToolResult | undefined;
 	/** How long the model waits for the decision about a call of a wrapped tool, in milliseconds; undefined when nobody is asked. */
@@ -65,8 +71,6 @@ export interface GateParts extends InForceParts {
 	isWrapped: (tool: string) => boolean;
 	/** What runs a call that another one made, where that is run as a call. */
 	outerOf: (id: string) => Outer | undefined;
-	/** Runs a tool for a hook; its result as text. */
-	callTool: HookParts["callTool"];
 	/** Adds a rule to the person's settings. Throws the disk's errors. */
 	addRule: (rule: { pattern: string; behavior: "allow" }) => void;
 	/** Where those lie, for people. */
@@ -101,13 +105,19 @@ export function createGate(parts: GateParts): Gate {
 	const rewritten = new Map<string, unknown>();
 	const failures = { before: 0, after: 0 };
 	let lastFailure = "";
+	/** Calls of wrapped tools about which something inside them decides. */
+	const left = new Set<string>();
 	/** The tools of others whose result, given by a hook or a decision, reached the call that made theirs as an error. */
 	const lost = new Set<string>();
 
-	function hookParts(ctx: ExtensionContext, signal: AbortSignal | undefined): HookParts {
+	function hookParts(
+		id: string,
+		ctx: ExtensionContext | ExtensionToolContext,
+		signal: AbortSignal | undefined,
+	): HookParts {
 		return {
 			cwd: ctx.cwd,
-			callTool: parts.callTool,
+			callTool: toolCaller("executeTool" in ctx ? ctx.executeTool : outerOf(id)?.executeTool),
 			signal,
 			failed(when, why) {
 				// The user has ended it.
@@ -121,15 +131,19 @@ export function createGate(parts: GateParts): Gate {
 
 	async function toolCall(event: ToolCallEvent, ctx: ExtensionContext): Promise<ToolCallEventResult | undefined> {
 		const { toolName: tool, toolCallId: id } = event;
-		if (passedOn.has(tool)) return undefined;
+		if (passedOn.has(tool) || isOfHook()) return undefined;
 		try {
 			const { wrappers = [] } = inForce.policy(ctx);
 			const input: Record<string, unknown> = event.input;
 			const hooks = wrappersFor(wrappers, tool).flatMap(({ before }) => before ?? []);
+			if (!("executeTool" in ctx) && parts.isWrapped(tool) && hooks.some((hook) => "tool" in hook)) {
+				left.add(id);
+				return undefined;
+			}
 			let deferred: Deferred;
 			if (hooks.length > 0) {
 				const call = { tool, arguments: input, session_id: session.address, tool_call_id: id };
-				const answer = await askAllBefore(hooks, call, hookParts(ctx, signalOf(id, ctx)));
+				const answer = await askAllBefore(hooks, call, hookParts(id, ctx, signalOf(id, ctx)));
 				if (answer.action === "deny") return blocked(answer.message);
 				if (answer.action === "answer")
 					return answered(event, { content: contentOf(answer.result), details: undefined });
@@ -250,7 +264,7 @@ export function createGate(parts: GateParts): Gate {
 		toolCall,
 		async toolResult(event, ctx) {
 			const { toolName: tool, toolCallId: id } = event;
-			if (passedOn.has(tool) || parts.isWrapped(tool)) return undefined;
+			if (passedOn.has(tool) || parts.isWrapped(tool) || isOfHook()) return undefined;
 			const { wrappers = [] } = inForce.policy(ctx);
 			const status = event.isError ? "failed" : "completed";
 			const result = { content: event.content, details: undefined };
@@ -262,6 +276,7 @@ export function createGate(parts: GateParts): Gate {
 			// Of a nested call there is no message.
 			if (isNested) given.delete(id);
 			rewritten.delete(id);
+			left.delete(id);
 			const waiting = held.get(id);
 			held.delete(id);
 			// Something else has kept it from being made.
@@ -273,6 +288,12 @@ export function createGate(parts: GateParts): Gate {
 			if (result === undefined) return undefined;
 			given.delete(message.toolCallId);
 			return { message: { ...message, content: result.content, isError: false } };
+		},
+		async inside(toolCallId, { tool, args }, ctx) {
+			if (!left.delete(toolCallId)) return undefined;
+			const input = args as Record<string, unknown>;
+			const event = { type: "tool_call" as const, toolName: tool, toolCallId, input };
+			return (await toolCall(event, ctx))?.reason;
 		},
 		given: (id) => given.get(id),
 		asked: (id) => held.get(id),
@@ -350,7 +371,7 @@ export function createGate(parts: GateParts): Gate {
 		if (hooks.length > 0) {
 			const about = { tool: call.tool, arguments: call.args, session_id: session.address, tool_call_id: id };
 			const told = { ...about, status, duration_ms: Math.round(durationMs) };
-			changed = await tellAllAfter(hooks, told, changed, hookParts(ctx, signal));
+			changed = await tellAllAfter(hooks, told, changed, hookParts(id, ctx, signal));
 		}
 		for (const { truncate } of fitting) if (truncate !== undefined) changed = truncated(changed, truncate.maxBytes);
 		if (changedTo === undefined) return changed;

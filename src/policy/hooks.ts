@@ -1,6 +1,7 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { type ChildProcess, spawn } from "node:child_process";
 import * as z from "zod/mini";
-import type { ToolResult } from "../calls/engine.ts";
+import type { ExecuteTool, ToolResult } from "../calls/engine.ts";
 import { errorMessage } from "../mail/disk.ts";
 import { field } from "../mail/text.ts";
 import type { Hook } from "../mail/tool-policy.ts";
@@ -226,6 +227,25 @@ async function callTool(
 	} catch (error) {
 		throw new Error(`failed: ${field(errorMessage(error), maxShown)}`);
 	}
+}
+
+/** Runs tools for hooks as Pi lets a tool that runs do it; undefined where none does, and Pi gives no way. */
+export function toolCaller(executeTool: ExecuteTool | undefined): HookParts["callTool"] {
+	return async (name, call, signal) => {
+		if (executeTool === undefined)
+			throw new Error("it can be called only where Pi's own tools and session_call_run are");
+		const { result, isError } = await hooks.run(true, () => executeTool(name, { ...call }, { signal }));
+		const text = result.content.map((part) => (part.type === "text" ? part.text : "")).join("\n");
+		if (isError) throw new Error(text);
+		return text;
+	};
+}
+
+const hooks = new AsyncLocalStorage<true>();
+
+/** Whether this is done for a hook: nothing is put around what a hook calls. */
+export function isOfHook(): boolean {
+	return hooks.getStore() === true;
 }
 
 function runCommand(

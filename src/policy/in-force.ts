@@ -94,7 +94,7 @@ export function createInForce(parts: InForceParts): InForce {
 				...ruleProblems(compiled),
 				...rulesForNoTool(compiled, tools),
 				...wrapperProblems(wrappers, tools, isWrapped),
-				...toolHooks(wrappers),
+				...toolHooks(wrappers, isWrapped),
 			];
 		},
 		denied: (ctx, tools) => deniedOutright(current(ctx).compiled, tools),

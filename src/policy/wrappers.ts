@@ -132,14 +132,14 @@ export function wrapperProblems(
 	});
 }
 
-/** The hooks that are tools: Pi lets only a tool that runs call another one. */
-export function toolHooks(wrappers: readonly Wrapper[]): PolicyProblem[] {
+/** The hooks that are tools where they cannot be called: Pi lets only a tool that runs call another one. */
+export function toolHooks(wrappers: readonly Wrapper[], isWrapped: (tool: string) => boolean): PolicyProblem[] {
 	return wrappers.flatMap(({ match, before, after }, index): PolicyProblem[] => {
 		const isTool = [before, after].some((hook) => hook !== undefined && "tool" in hook);
-		if (!isTool) return [];
-		const so = before !== undefined && "tool" in before ? ", so these calls are denied" : "";
-		const what = `wrapper ${index + 1} (${match.tool}) has a tool as a hook, which does not work yet${so}: use a command`;
-		return [{ what, mend }];
+		if (!isTool || isWrapped(match.tool)) return [];
+		const so = before !== undefined && "tool" in before ? ": all others are denied" : "";
+		const what = `wrapper ${index + 1} (${match.tool}) has a tool as a hook, which can be called only for Pi's own tools and calls by session_call_run${so}`;
+		return [{ what, mend: "use a command as the hook in toolPolicy.wrappers, or name one of Pi's own tools" }];
 	});
 }
 

@@ -5,7 +5,7 @@ import { attachMsOf, type Host, suspendProblems, wrapBuiltIns } from "../../src/
 import { type ToolPolicy, toolPolicySchema } from "../../src/mail/tool-policy.ts";
 import type { Gate } from "../../src/policy/gate.ts";
 import type { Tool } from "../../src/tools/tool.ts";
-import { fakeTurn } from "../support/calls.ts";
+import { fakeTurn, outerCall } from "../support/calls.ts";
 
 type Result = Awaited<ReturnType<Tool["execute"]>>;
 
@@ -74,7 +74,8 @@ function setUp({
 		},
 	};
 	/** Nothing is put around. */
-	const gate: Pick<Gate, "around" | "asked" | "given"> = {
+	const gate: Pick<Gate, "around" | "asked" | "given" | "inside"> = {
+		inside: async () => undefined,
 		asked: () => asked,
 		given: () => given,
 		around:
@@ -88,7 +89,7 @@ function setUp({
 		host: host as unknown as Host,
 		policy: () => policy,
 		current: () => (engine ? { engine: runner, gate } : undefined),
-		outerOf: (id) => (id.startsWith("inner/") ? { signal: new AbortController().signal, turn: fakeTurn() } : undefined),
+		outerOf: (id) => (id.startsWith("inner/") ? outerCall(new AbortController().signal) : undefined),
 	});
 	const execute = (name: string, id = "1") =>
 		registered.get(name)?.execute(id, { command: "make" }, undefined, undefined, {} as never);

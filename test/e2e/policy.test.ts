@@ -526,3 +526,39 @@ test("L2 a settings file that breaks while Pi runs changes nothing in what is de
 	);
 	expect(existsSync(join(home.workDir, "made"))).toBe(false);
 });
+
+test("SMB-063 a hook that is a tool decides about calls of Pi's own tools and by session_call_run, once each, and denies others", async () => {
+	const hook = { tool: "check_call" };
+	const home = homeWith({ wrappers: [{ match: { tool: "*" }, before: hook, after: hook }], ...asksRm() });
+	const env = { NOTE_FILE: join(home.workDir, "notes") };
+	const pi = await startedPi({ home, env, extensions: [ours, fixture("checker.ts"), fixture("other-tool.ts")] });
+	const notes = () => readFileSync(env.NOTE_FILE, "utf8").trim().split("\n");
+	const ask = async (call: string) => {
+		await pi.prompt(`!tool ${call}\n!next\n!say went on`);
+		await pi.settled();
+		return results(pi).at(-1);
+	};
+	expect(await ask('bash {"command":"echo fine"}')).toEqual({ text: "fine\n(checked)", isError: false });
+	expect(notes()).toEqual(['before bash {"command":"echo fine"}', 'completed bash {"command":"echo fine"}']);
+	expect(await ask('bash {"command":"echo forbidden"}')).toEqual({
+		text: "Tool 'bash' denied by a hook, so this call was not made: not that",
+		isError: true,
+	});
+	expect(notes()).toHaveLength(3);
+	const byRun = (text: string) =>
+		`session_call_run ${JSON.stringify({ tool: "other", arguments: { text }, attach_seconds: 20 })}`;
+	expect(await ask(byRun("kept by run"))).toMatchObject({ text: "kept(checked)", isError: false });
+	expect(notes()).toContain("kept by run");
+	expect(await ask(byRun("forbidden"))).toMatchObject({ text: expect.stringContaining("not that"), isError: true });
+	expect(await ask('other {"text":"alone"}')).toMatchObject({
+		text: expect.stringContaining("it can be called only where Pi's own tools and session_call_run are"),
+		isError: true,
+	});
+	expect(notes()).not.toContain("alone");
+	mkdirSync(join(home.workDir, "build"));
+	await pi.prompt(rm);
+	pi.answer(await dialog(pi), { value: "Allow once" });
+	await pi.settled();
+	expect(results(pi).at(-1)).toMatchObject({ text: expect.stringContaining("(checked)"), isError: false });
+	expect(existsSync(join(home.workDir, "build"))).toBe(false);
+});

@@ -5,7 +5,7 @@ import { askAboutAll, toolPolicySchema } from "../../src/mail/tool-policy.ts";
 import { createGate, type GateParts } from "../../src/policy/gate.ts";
 import { openTicketStore } from "../../src/policy/tickets.ts";
 import type { PolicyParts } from "../../src/session/calls.ts";
-import { fakeTurn } from "../support/calls.ts";
+import { fakeTurn, outerCall } from "../support/calls.ts";
 import { fail, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
 
 afterEach(() => {
@@ -33,13 +33,13 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 	const gate = createGate({
 		...{ session, policy: () => toolPolicySchema.parse(policy), projectPolicy: () => undefined },
 		...{ isWrapped: () => false, outerOf: () => undefined, addRule: () => {}, settingsFile: "settings" },
-		callTool: async (name) => JSON.stringify(hookSays[name]),
 		warn: (text) => warnings.push(text),
 		...parts,
 	});
 	const run = new AbortController();
 	const ctx = {
 		...{ hasUI, cwd: folder, signal: run.signal },
+		executeTool: async (name: string) => ({ result: { content: textContent(JSON.stringify(hookSays[name])) } }),
 		ui: {
 			select: (title: string, ways: string[], { signal }: { signal: AbortSignal }) =>
 				new Promise((resolve) => {
@@ -55,6 +55,8 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 	const store = openTicketStore(nodeDisk(), folder, () => clock.now);
 	return { gate, ctx, run, call, store, warnings, told, notices, counts, dialogs, clock, folder };
 }
+
+const textContent = (text: string) => [{ type: "text", text }];
 
 const hookSays: Record<string, object> = {
 	rewrites: { action: "continue", arguments: { command: "safe" } },
@@ -168,7 +170,7 @@ test("what a person allows for the session holds for what the project asks about
 
 test("a call that another one made ends its wait when that is cancelled, and cannot be approved after that", async () => {
 	const stop = new AbortController();
-	const { call, store } = setUp(asks, { outerOf: () => ({ signal: stop.signal, turn: fakeTurn() }) });
+	const { call, store } = setUp(asks, { outerOf: () => outerCall(stop.signal) });
 	const outcome = call("mcp__a__b", {}, "parent/1");
 	await later();
 	expect(store.listPending()).toHaveLength(1);
@@ -222,8 +224,9 @@ test("a call that something else keeps from being made leaves no question behind
 test("SMB-063 a hook after a call is told of one that threw, and Esc ends it", async () => {
 	const saw: unknown[] = [];
 	const after = { wrappers: [{ match: { tool: "*" }, after: { tool: "notes", timeoutSeconds: 3600 } }] };
-	const { gate, ctx, warnings } = setUp(after, {
-		callTool(_name, args) {
+	const { gate, ctx, warnings } = setUp(after);
+	Object.assign(ctx, {
+		executeTool(_name: string, args: unknown) {
 			saw.push(args);
 			return new Promise(() => {});
 		},
@@ -239,10 +242,14 @@ test("SMB-063 a hook after a call is told of one that threw, and Esc ends it", a
 	expect(warnings).toEqual([]);
 });
 
-test("a hook that is a tool is said not to work yet", () => {
-	const { gate, ctx } = setUp(hooks("denies"));
-	expect(gate.problems(ctx, ["bash"], () => true)).toMatchObject([
-		{ what: "wrapper 1 (*) has a tool as a hook, which does not work yet, so these calls are denied: use a command" },
+test("a hook that is a tool is said to be none for the tools of others", () => {
+	const { gate, ctx } = setUp({
+		wrappers: ["*", "bash"].map((tool) => ({ match: { tool }, before: { tool: "denies" } })),
+	});
+	expect(gate.problems(ctx, ["bash"], (tool) => tool === "bash")).toMatchObject([
+		{
+			what: "wrapper 1 (*) has a tool as a hook, which can be called only for Pi's own tools and calls by session_call_run: all others are denied",
+		},
 	]);
 });
 

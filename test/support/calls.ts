@@ -1,5 +1,5 @@
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
-import type { Turn } from "../../src/calls/engine.ts";
+import type { Outer, Turn } from "../../src/calls/engine.ts";
 import { createCalls } from "../../src/calls/index.ts";
 import type { Host } from "../../src/calls/wrap.ts";
 import sessionMail from "../../src/index.ts";
@@ -26,6 +26,11 @@ export interface Job {
 export function fakeTurn(): Turn {
 	const back = new AbortController();
 	return { giveBack: () => back.abort(), isBack: back.signal, aside: (wait) => wait() };
+}
+
+/** A call that makes others. */
+export function outerCall(signal: AbortSignal): Outer {
+	return { signal, turn: fakeTurn(), executeTool: () => Promise.reject(new Error("nothing is called here")) };
 }
 
 /**
