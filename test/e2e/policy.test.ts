@@ -562,3 +562,20 @@ test("SMB-063 a hook that is a tool decides about calls of Pi's own tools and by
 	expect(results(pi).at(-1)).toMatchObject({ text: expect.stringContaining("(checked)"), isError: false });
 	expect(existsSync(join(home.workDir, "build"))).toBe(false);
 });
+
+test("SMB-060 a call is made again until it works, answered from the cache after that, and fails when its time is over", async () => {
+	const home = homeWith({
+		wrappers: [{ match: { tool: "bash" }, timeoutSeconds: 2, retries: { count: 2, backoffMs: 10 }, cache: true }],
+	});
+	const pi = await startedPi({ home });
+	const third = { command: "echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo third" };
+	const tries = () => readFileSync(join(home.workDir, "tries"), "utf8").length / 2;
+	for (let n = 0; n < 2; n++) {
+		await pi.prompt(`!tool bash ${JSON.stringify(third)}\n!next\n!say went on`);
+		await pi.settled();
+		expect([results(pi).at(-1), tries()]).toEqual([{ text: "third\n", isError: false }, 3]);
+	}
+	await pi.prompt('!tool bash {"command":"sleep 30"}\n!next\n!say went on');
+	await pi.settled();
+	expect(results(pi).at(-1)).toMatchObject({ text: "tool call timed out after 2s", isError: true });
+});
