@@ -25,15 +25,24 @@ export default async function sessionMail(pi) {
 	}
 }
 
-/** Whether the settings ask for what needs Pi's own module, or may: when they cannot be read now, every call is asked about. */
+/** Whether the settings, or those of a project, ask for what needs Pi's own module, or may: when they cannot be read now, every call is asked about. */
 function usesCalls() {
 	const agentDir = process.env.PI_CODING_AGENT_DIR?.replace(/^~(?=$|\/)/, () => homedir());
-	const settings = join(agentDir || join(homedir(), ".pi", "agent"), "session-mail.json");
+	const folders = [agentDir || join(homedir(), ".pi", "agent"), join(process.cwd(), ".pi")];
+	return folders.some((folder) => mayHavePolicy(join(folder, "session-mail.json")));
+}
+
+function mayHavePolicy(settings) {
 	try {
-		return statSync(settings).isFile() && /tool|polic|perm|wrap/i.test(readFileSync(settings, "utf8"));
+		return statSync(settings).isFile() && /tool|polic|perm|wrap/i.test(textOf(settings));
 	} catch (error) {
 		return error.code !== "ENOENT";
 	}
+}
+
+/** Without what stands between the letters where an editor wrote two bytes for each. */
+function textOf(file) {
+	return readFileSync(file, "utf8").replaceAll("\0", "");
 }
 
 /**

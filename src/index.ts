@@ -13,7 +13,7 @@ import { errorMessage, nodeDisk } from "./mail/disk.ts";
 import { systemProcesses } from "./mail/process.ts";
 import { whileAlone } from "./mail/prune.ts";
 import { mailRoot } from "./mail/root.ts";
-import { openSettings, type Settings, settingsPath } from "./mail/settings.ts";
+import { openSettings, projectPolicy, type Settings, settingsPath } from "./mail/settings.ts";
 import { unusedPolicy } from "./session/calls.ts";
 import { diagnoseSession } from "./session/doctor.ts";
 import { mailType } from "./session/ledger.ts";
@@ -65,7 +65,8 @@ export default function sessionMail(
 			const unused = () => unusedPolicy(settings());
 			registerMailboxCommand(pi, { current, reasonOff, screen, diagnose, unused });
 			if (ctx.mode === "tui") registerShortcut();
-			if (settings().toolPolicy !== undefined) calls = createCalls?.(settings, machine.settingsFile);
+			if (settings().toolPolicy !== undefined || hasProjectPolicy(ctx))
+				calls = createCalls?.(settings, machine.settingsFile);
 			registerTools(pi, ctx, tools());
 			calls?.wrap(ctx);
 			provideHooks(pi, current);
@@ -85,6 +86,11 @@ export default function sessionMail(
 	function settings(warn: (text: string) => void = () => {}): Settings {
 		const { disk, settingsFile, now } = machine;
 		return openSettings({ disk, file: settingsFile(), now, warn }).read();
+	}
+
+	function hasProjectPolicy(ctx: ExtensionContext): boolean {
+		const { disk, now } = machine;
+		return ctx.isProjectTrusted() && projectPolicy(ctx.cwd, { disk, now, warn() {} }) !== undefined;
 	}
 
 	function registerShortcut(): void {

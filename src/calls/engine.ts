@@ -159,11 +159,13 @@ export function createEngine(parts: CallsParts): Engine {
 		return new Promise((resolve) => {
 			if (signal.aborted) return resolve();
 			const begin = () => {
+				resolve();
+				// What one that has ended had left behind needs none, and nobody would give it back.
+				if (call.outcome !== undefined) return;
 				running++;
 				call.hasPlace = true;
 				call.state = "running";
 				changed();
-				resolve();
 			};
 			queue.push(begin);
 			signal.addEventListener("abort", () => {

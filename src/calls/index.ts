@@ -1,11 +1,12 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorMessage, nodeDisk } from "../mail/disk.ts";
-import { openSettings, projectSettingsPath, type Settings } from "../mail/settings.ts";
+import { projectPolicy, type Settings } from "../mail/settings.ts";
 import { noToolPolicy } from "../mail/tool-policy.ts";
 import { addPermission } from "../policy/add-permission.ts";
 import { pendingIn } from "../policy/all-tickets.ts";
 import { decideAtScreen } from "../policy/decide-as.ts";
-import { createGate, type Gate } from "../policy/gate.ts";
+import { createGate, createGateWithoutMailbox, type Gate } from "../policy/gate.ts";
+import type { InForceParts } from "../policy/in-force.ts";
 import { shownCall, shownTool, wholeCall } from "../policy/ticket-words.ts";
 import { openTicketStore } from "../policy/tickets.ts";
 import { labelOf } from "../policy/wrappers.ts";
@@ -41,8 +42,15 @@ export function createCalls(
 	settings: SettingsReader,
 	settingsFile: () => string,
 ): CallsModule {
-	const policy = () => settings((text) => current?.session.warn(text)).toolPolicy ?? noToolPolicy;
+	const policy = () => settings((text) => warn(text)).toolPolicy ?? noToolPolicy;
 	let current: Current | undefined;
+	const warn = (text: string) => current?.session.warn(text);
+	const inForceParts: InForceParts = {
+		policy,
+		projectPolicy: (ctx) =>
+			ctx.isProjectTrusted() ? projectPolicy(ctx.cwd, { disk: nodeDisk(), now: Date.now, warn }) : undefined,
+	};
+	const withoutMailbox = createGateWithoutMailbox(inForceParts);
 	let context: ExtensionContext | undefined;
 	let problems: PolicyProblem[] = [];
 	/** The tools that were wrapped, and where Pi says that they come from. */
@@ -56,7 +64,7 @@ export function createCalls(
 	/** Later another extension, which Pi loads first, may have put its own tool before ours. */
 	const isWrapped = (tool: string) => wrapped.has(tool) && pathOf(tool) === wrapped.get(tool);
 
-	pi.on("tool_call", (event, ctx) => current?.gate.toolCall(event, ctx));
+	pi.on("tool_call", (event, ctx) => (current?.gate.toolCall ?? withoutMailbox)(event, ctx));
 	pi.on("tool_result", (event, ctx) => current?.gate.toolResult(event, ctx));
 	pi.on("tool_execution_end", ({ toolCallId, parentToolCallId }) => {
 		current?.gate.toolEnded(toolCallId, parentToolCallId !== undefined);
@@ -96,13 +104,7 @@ export function createCalls(
 			const engine = createEngine(session);
 			const gate = createGate({
 				session,
-				policy,
-				projectPolicy(ctx) {
-					if (!ctx.isProjectTrusted()) return undefined;
-					const file = projectSettingsPath(ctx.cwd);
-					const read = openSettings({ disk: nodeDisk(), file, now: session.now, warn: session.warn }).read();
-					return read.toolPolicy?.permissions && read.toolPolicy;
-				},
+				...inForceParts,
 				isWrapped,
 				outerOf,
 				addRule: (rule) => addPermission(session.disk, settingsFile(), rule),

@@ -2,6 +2,8 @@
 export interface JsonLines {
 	/** The line at which it stops being JSON, counted from 1; undefined when it is JSON. */
 	slip: number | undefined;
+	/** The paths at which an object has a value more than once. `JSON.parse` passes over all but the last. */
+	twice: readonly (readonly PropertyKey[])[];
 	/** The line of the value at a path, or of the nearest one around it that is there. */
 	lineOf(path: readonly PropertyKey[]): number;
 }
@@ -9,6 +11,7 @@ export interface JsonLines {
 /** Looks at a JSON text for a person who has to find a slip in it. `JSON.parse` names no place for some of them. */
 export function jsonLines(text: string): JsonLines {
 	const places = new Map<string, number>();
+	const twice: (readonly PropertyKey[])[] = [];
 	let at = 0;
 
 	function take(token: RegExp): string | undefined {
@@ -26,7 +29,9 @@ export function jsonLines(text: string): JsonLines {
 	/** One that is nested more deeply than anything a person writes is a slip. */
 	function takesValue(path: readonly PropertyKey[]): boolean {
 		take(/(?:)/y);
-		places.set(keyOf(path), at);
+		const place = keyOf(path);
+		if (places.has(place)) twice.push(path);
+		places.set(place, at);
 		const opening = take(/[{[]/y);
 		if (opening === undefined) return (take(string) ?? take(word)) !== undefined;
 		const closing = opening === "{" ? /\}/y : /\]/y;
@@ -48,6 +53,7 @@ export function jsonLines(text: string): JsonLines {
 	const isWhole = takesValue([]) && take(/$/y) !== undefined;
 	return {
 		slip: isWhole ? undefined : lineAt(at),
+		twice,
 		lineOf(path) {
 			const found = [...path.keys(), path.length]
 				.toReversed()

@@ -113,6 +113,12 @@ export function projectSettingsPath(cwd: string): string {
 	return join(cwd, ".pi", fileName);
 }
 
+/** The policy that a project sets, of which the permissions hold; undefined when it sets none. */
+export function projectPolicy(cwd: string, options: Omit<SettingsOptions, "file">): ToolPolicy | undefined {
+	const { toolPolicy } = openSettings({ ...options, file: projectSettingsPath(cwd) }).read();
+	return toolPolicy?.permissions && toolPolicy;
+}
+
 export function openSettings({ disk, file, now, warn }: SettingsOptions): SettingsFile {
 	/** What holds of a file that is broken as a whole. */
 	function instead(why: string, brokenBecause: string, mayHavePolicy: boolean, so = "so "): Settings {
@@ -179,7 +185,8 @@ function whatHolds({ brokenBecause }: ToolPolicy): string {
 
 /** Whether a broken text was to have a policy. `extension.js` asks the same. */
 function hasPolicy(text: string): boolean {
-	return /tool|polic|perm|wrap/i.test(text);
+	// Some editors write two bytes for each letter.
+	return /tool|polic|perm|wrap/i.test(text.replaceAll("\0", ""));
 }
 
 const fileName = "session-mail.json";
@@ -202,10 +209,14 @@ function settingsOf(json: object, text: string, file: string, warn: (text: strin
 	for (const key of Object.keys(found)) {
 		if (known.includes(key)) continue;
 		// What is not known is dropped below.
-		const meant = misplacedPolicy(key);
+		const meant = misplacedPolicy(key, found[key]);
 		const so = meant === undefined ? "" : ` So ${insteadOfPolicy([key])}.`;
 		warn(`${file} has the unknown key "${field(key, 60)}"; did you mean "${meant ?? closest(key, known)}"?${so}`);
 	}
+	const twice =
+		found.toolPolicy === undefined ? undefined : jsonLines(text).twice.find(([key]) => key === "toolPolicy");
+	// Of two that stand there one would be passed over.
+	if (twice !== undefined) warn(`${file} has ${field(twice.join("."))} twice, so ${insteadOfPolicy(twice)}`);
 	const issues = z.safeParse(settingsSchema, usable).error?.issues ?? [];
 	for (const key of new Set(issues.map(({ path }) => String(path[0])))) {
 		// Of several things that are wrong with one key one is said.

@@ -27,9 +27,15 @@ export function slipOf(
 }
 
 /** Where an unknown key of the settings was to stand, when it reads like a policy for tools, which must not be passed over. */
-export function misplacedPolicy(key: string): string | undefined {
+export function misplacedPolicy(key: string, value?: unknown): string | undefined {
 	const plain = key.toLowerCase().replaceAll(/[^a-z]/g, "");
-	return policyKeys.find(({ reads }) => distance(plain, reads) <= 2)?.meant;
+	const meant = policyKeys.find(({ reads }) => distance(plain, reads) <= 2)?.meant;
+	if (meant !== undefined) return meant;
+	const isAbout = /tool|polic|perm|wrap|^rules?$/.test(plain);
+	// Also one that stands a level too deep.
+	return isAbout || (isObject(value) && Object.keys(value).some((inner) => misplacedPolicy(inner) !== undefined))
+		? "toolPolicy"
+		: undefined;
 }
 
 const policyKeys = [

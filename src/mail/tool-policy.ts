@@ -1,7 +1,9 @@
 import * as z from "zod/mini";
 
 const toolName = z.string().check(z.minLength(1), z.maxLength(128));
-const shortText = z.string().check(z.minLength(1), z.maxLength(1000));
+/** Longest pattern of a rule, in characters. */
+export const maxPatternLength = 1000;
+const shortText = z.string().check(z.minLength(1), z.maxLength(maxPatternLength));
 const attachSeconds = z.number().check(z.gte(0), z.lte(86_400));
 
 /** How long the model waits for a call of a tool before it is given its turn back. */

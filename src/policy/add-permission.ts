@@ -1,11 +1,13 @@
 import { type Disk, errorCode } from "../mail/disk.ts";
+import { toolPolicySchema } from "../mail/tool-policy.ts";
 
 /** Largest settings file that is changed, in bytes: what the settings are read up to. */
 const maxBytes = 64 * 1024;
 
 /**
  * Adds a rule that allows to the permissions in a settings file, which is replaced as a whole; all else in it stays.
- * Throws the disk's errors, and an error when the file is not what it should be: then nothing is changed.
+ * Throws the disk's errors, and an error when the file is not what it should be, or would not be any more: then nothing
+ * is changed.
  */
 export function addPermission(disk: Disk, file: string, rule: { pattern: string; behavior: "allow" }): void {
 	const settings = objectIn(read(disk, file));
@@ -14,8 +16,11 @@ export function addPermission(disk: Disk, file: string, rule: { pattern: string;
 	const { rules = [] } = permissions;
 	if (!Array.isArray(rules)) throw new Error("its permissions have no list of rules");
 	const changed = { ...permissions, rules: [...rules, rule] };
-	const text = JSON.stringify({ ...settings, toolPolicy: { ...policy, permissions: changed } }, undefined, "\t");
-	disk.replace(file, `${text}\n`);
+	const toolPolicy = { ...policy, permissions: changed };
+	const text = `${JSON.stringify({ ...settings, toolPolicy }, undefined, "\t")}\n`;
+	if (!toolPolicySchema.safeParse(toolPolicy).success) throw new Error("its toolPolicy is broken, or would be with it");
+	if (Buffer.byteLength(text) > maxBytes) throw new Error("it would be too large");
+	disk.replace(file, text);
 }
 
 function read(disk: Disk, file: string): unknown {

@@ -49,13 +49,14 @@ interface ApprovalsParts {
 	/** How long a question waits, in milliseconds. */
 	ttlMs: () => number;
 	/** The person allows such calls for the session, or for good. Throws when that cannot be written. */
-	allow: (allowed: NonNullable<Said["allows"]>) => void;
+	allow: (allowed: NonNullable<Said["allows"]>, ticket: Ticket) => void;
 	/** Where the person's settings lie, for people. */
 	settingsFile: string;
 	warn: (text: string) => void;
 }
 
 interface Waiter {
+	ticket: Ticket;
 	/** Whether an interrupt hands its call back. */
 	hasTurn: boolean;
 	end: (outcome: Outcome) => void;
@@ -105,7 +106,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 				showWaits();
 				resolve(outcome);
 			}
-			track(ticket.id, { hasTurn: turn !== undefined, end });
+			track(ticket.id, { ticket, hasTurn: turn !== undefined, end });
 			showWaits();
 			if (signal?.aborted === true) stop();
 			else signal?.addEventListener("abort", stop);
@@ -126,7 +127,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		const { signal } = closing;
 		const close = () => {
 			const stillWaits = !over.aborted || (over.reason === "put aside" && !isOver);
-			if (!signal.aborted && stillWaits) ctx.ui.notify(closedText(ticket), "info");
+			if (!signal.aborted && stillWaits) session.notify(closedText(ticket));
 			closing.abort();
 		};
 		over.addEventListener("abort", close);
@@ -143,7 +144,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 					close();
 					return;
 				}
-				if (said.allows !== undefined) allowed(said.allows, ctx);
+				if (said.allows !== undefined) allowed(said.allows, ticket);
 				const outcome = store.decide(ticket.id, decision(said.action, said.reason));
 				if (!outcome.ok) warn(outcome.message);
 				look();
@@ -155,12 +156,12 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 			});
 	}
 
-	function allowed(what: NonNullable<Said["allows"]>, ctx: ExtensionContext): void {
+	function allowed(what: NonNullable<Said["allows"]>, ticket: Ticket): void {
 		try {
-			allow(what);
-			if (what.isLasting) {
+			allow(what, ticket);
+			if (what !== "this call") {
 				const rule = `allow ${field(what.pattern, 300)}`;
-				ctx.ui.notify(`Added to toolPolicy.permissions in ${pathField(settingsFile)}: ${rule}`, "info");
+				session.notify(`Added to toolPolicy.permissions in ${pathField(settingsFile)}: ${rule}`);
 			}
 		} catch (error) {
 			warn(`the rule holds for this session only, since the settings could not be changed: ${errorMessage(error)}`);
@@ -190,8 +191,11 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		for (const [id, waiter] of [...tracked]) {
 			try {
 				const ticket = store.find(id);
-				if (ticket === undefined) tracked.delete(id);
-				else if (ticket.state === "pending") continue;
+				if (ticket === undefined) {
+					// Somebody has removed it: no decision comes any more.
+					waiter?.end({ ticket: waiter.ticket });
+					tracked.delete(id);
+				} else if (ticket.state === "pending") continue;
 				else if (waiter !== undefined) waiter.end({ ticket });
 				else if (ticket.state === "closed" || tell(ticket)) tracked.delete(id);
 			} catch (error) {
@@ -219,9 +223,9 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 	}
 
 	function expire(): void {
-		if (performance.now() - expiredAt < expireMs) return;
-		expiredAt = performance.now();
 		try {
+			if (performance.now() - expiredAt < Math.min(expireMs, ttlMs())) return;
+			expiredAt = performance.now();
 			const { cancelled, lapsed } = store.expire(session.now(), ttlMs());
 			for (const { id } of cancelled) if (!tracked.has(id)) track(id, undefined);
 			// An approval that was never used holds no longer than a question. One that was told is not told again.

@@ -1,6 +1,8 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { pathField } from "../mail/text.ts";
+import { maxPatternLength } from "../mail/tool-policy.ts";
 import { hasRoom, type Question, questionText, terminalSize } from "../view/dialog-text.ts";
+import { parsePattern } from "./pattern.ts";
 import { wholeCall } from "./ticket-words.ts";
 import type { Ticket } from "./tickets.ts";
 
@@ -8,8 +10,8 @@ import type { Ticket } from "./tickets.ts";
 export interface Said {
 	action: "resume" | "cancel";
 	reason?: string;
-	/** The calls that are allowed from now on: in this session, or for good. */
-	allows?: { pattern: string; isLasting: boolean };
+	/** What is allowed from now on: this call in this session, or for good the calls of a pattern. */
+	allows?: "this call" | { pattern: string };
 }
 
 const decideLater = "Decide later";
@@ -45,14 +47,15 @@ export async function askInDialog(
 			case once:
 				return { action: "resume" };
 			case forSession:
-				return { action: "resume", allows: { pattern, isLasting: false } };
+				return { action: "resume", allows: "this call" };
 			case always: {
+				if (pattern === undefined) continue;
 				const question = `Add this rule to ${pathField(settingsFile)}?`;
 				const rule = JSON.stringify({ pattern, behavior: "allow" });
 				const text = questionText({ before: question, text: rule }, 2, terminalSize());
 				const [title = "", ...rows] = text.split("\n");
 				if (await ctx.ui.confirm(title, rows.join("\n"), { signal })) {
-					return { action: "resume", allows: { pattern, isLasting: true } };
+					return { action: "resume", allows: { pattern } };
 				}
 				if (signal.aborted) return undefined;
 				continue;
@@ -75,11 +78,13 @@ export async function askInDialog(
 }
 
 /** The first one decides nothing: an Enter that was meant for the editor may come when the dialog has just opened. */
-function choicesFor({ resume, response, asker }: Ticket): string[] {
+function choicesFor(ticket: Ticket): string[] {
+	const { resume, response, asker } = ticket;
 	// A decision that has to bring something along cannot be made here.
 	if (resume !== "replay_tool_call" || response !== undefined) return [decideLater, no, noBecause];
 	// No rule of the person's settings keeps a hook, or a project, from asking.
-	const lasting = asker === "hook" ? [] : asker === "project" ? [forSession] : [forSession, always];
+	const isForGood = asker !== "project" && patternOf(ticket) !== undefined;
+	const lasting = asker === "hook" ? [] : isForGood ? [forSession, always] : [forSession];
 	return [decideLater, once, ...lasting, no, noBecause];
 }
 
@@ -98,12 +103,15 @@ function questionOf(ticket: Ticket): Question {
 	return { before: message, text: wholeCall(ticket), after: notes };
 }
 
-/** The pattern of calls with these arguments. */
-function patternOf({ tool, arguments: args }: Ticket): string {
+/** The pattern of calls with these arguments; undefined when none of the settings can say that. */
+function patternOf({ tool, arguments: args }: Ticket): string | undefined {
 	const fields = typeof args === "object" && args !== null ? Object.entries(args) : [];
 	const conditions = fields.map(([name, value]) => {
 		const text = typeof value === "string" ? value : JSON.stringify(value);
 		return `${name}="${text.replace(/["\\]/g, "\\$&")}"`;
 	});
-	return conditions.length === 0 ? tool : `${tool}(${conditions.join(", ")})`;
+	const pattern = conditions.length === 0 ? tool : `${tool}(${conditions.join(", ")})`;
+	// In a pattern a name with a dot or a star means something else.
+	const isSaid = fields.every(([name]) => /^[\w$-]+$/.test(name)) && parsePattern(pattern).ok;
+	return isSaid && pattern.length <= maxPatternLength ? pattern : undefined;
 }

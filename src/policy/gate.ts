@@ -78,6 +78,29 @@ export interface GateParts extends InForceParts {
 	warn: (text: string) => void;
 }
 
+/**
+ * What stands before each call where the session has no mailbox: what is allowed is made, and all else is blocked, since
+ * nobody can be asked.
+ */
+export function createGateWithoutMailbox(parts: InForceParts): Gate["toolCall"] {
+	const inForce = createInForce(parts);
+	return async ({ toolName: tool, input }, ctx) => {
+		try {
+			const { wrappers = [] } = inForce.policy(ctx);
+			const verdict = inForce.verdict({ tool, args: input }, ctx);
+			if (verdict.behavior === "deny") return blocked(deniedText(tool, verdict));
+			const isHooked = wrappersFor(wrappers, tool).some(({ before }) => before !== undefined);
+			if (verdict.behavior === "allow" && !isHooked) return undefined;
+			const why = verdict.behavior === "allow" ? "by a hook" : verdict.why;
+			return blocked(
+				`Tool '${field(tool)}' was to be asked about (${why}), which needs the mailbox that this session does not have.`,
+			);
+		} catch (error) {
+			return blocked(untoldText(error));
+		}
+	};
+}
+
 /** Tools of our own that only pass on what is looked at by itself. */
 const passedOn = new Set(["session_call_run"]);
 /** How long a session without a screen waits for another session's decision. */
@@ -89,9 +112,10 @@ export function createGate(parts: GateParts): Gate {
 	const approvals = createApprovals({
 		session,
 		ttlMs: () => (parts.policy().ticketTtlHours ?? defaultTicketTtlHours) * 60 * 60 * 1000,
-		allow({ pattern, isLasting }) {
-			inForce.allow(pattern);
-			if (isLasting) parts.addRule({ pattern, behavior: "allow" });
+		allow(allowed, { tool, arguments: args }) {
+			if (allowed === "this call") return inForce.allowCall({ tool, args });
+			inForce.allow(allowed.pattern);
+			parts.addRule({ pattern: allowed.pattern, behavior: "allow" });
 		},
 		settingsFile: parts.settingsFile,
 		warn,
@@ -162,7 +186,7 @@ export function createGate(parts: GateParts): Gate {
 			if (approvals.takeGrant(call)) return undefined;
 			return await asked(event, ctx, verdict, deferred, labelOf(wrappers, tool));
 		} catch (error) {
-			return blocked(`This call was not made, since what is to be done with it cannot be told: ${errorMessage(error)}`);
+			return blocked(untoldText(error));
 		}
 	}
 
@@ -409,6 +433,10 @@ function replace(input: Record<string, unknown>, args: unknown): void {
 
 function blocked(reason: string): ToolCallEventResult {
 	return { block: true, reason };
+}
+
+function untoldText(error: unknown): string {
+	return `This call was not made, since what is to be done with it cannot be told: ${errorMessage(error)}`;
 }
 
 function attachMsOf(rule: Verdict["rule"]): number | undefined {

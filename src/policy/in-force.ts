@@ -1,6 +1,7 @@
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Permissions, ToolPolicy } from "../mail/tool-policy.ts";
 import type { PolicyProblem } from "../session/calls.ts";
+import { isEqual } from "./json.ts";
 import type { ToolCall } from "./pattern.ts";
 import {
 	compile,
@@ -29,6 +30,8 @@ export interface InForce {
 	readAgain(): void;
 	/** The person allows such calls for as long as the session lives, whoever asks about them. */
 	allow(pattern: string): void;
+	/** The same for this call: another one has other arguments, or more. */
+	allowCall(call: ToolCall): void;
 	/** Which rule decides about a call, as lines for people. */
 	explain(call: ToolCall, ctx: ExtensionContext): string[];
 	/** What of it cannot be done. */
@@ -50,6 +53,7 @@ const freshMs = 1000;
 export function createInForce(parts: InForceParts): InForce {
 	let read: { at: number; policy: ToolPolicy; compiled: Policy; project: Policy | undefined } | undefined;
 	const allowed: Permissions["rules"] = [];
+	const allowedCalls: ToolCall[] = [];
 
 	function current(ctx: ExtensionContext): NonNullable<typeof read> {
 		const now = performance.now();
@@ -69,9 +73,17 @@ export function createInForce(parts: InForceParts): InForce {
 		return compile({ ...permissions, rules: [...permissions.rules, ...allowed] }, source);
 	}
 
+	function isAllowedCall({ tool, args }: ToolCall): boolean {
+		return allowedCalls.some((call) => call.tool === tool && isEqual(call.args, args));
+	}
+
 	return {
 		policy: (ctx) => current(ctx).policy,
-		verdict: (call, ctx) => evaluate(current(ctx).compiled, call),
+		verdict(call, ctx) {
+			const verdict = evaluate(current(ctx).compiled, call);
+			if (verdict.behavior !== "ask" || !isAllowedCall(call)) return verdict;
+			return { behavior: "allow", why: "it was allowed for the session" };
+		},
 		isNarrowed(call, ctx) {
 			const { project } = current(ctx);
 			return project !== undefined && evaluate(project, call).behavior !== "allow";
@@ -83,9 +95,11 @@ export function createInForce(parts: InForceParts): InForce {
 			allowed.push({ pattern, behavior: "allow" });
 			read = undefined;
 		},
+		allowCall: (call) => allowedCalls.push(call),
 		explain(call, ctx) {
 			const { policy, compiled } = current(ctx);
-			return explain(compiled, call, shownTool(call.tool, labelOf(policy.wrappers ?? [], call.tool)));
+			const lines = explain(compiled, call, shownTool(call.tool, labelOf(policy.wrappers ?? [], call.tool)));
+			return isAllowedCall(call) ? [...lines, "It was allowed for the session: it is not asked about."] : lines;
 		},
 		problems(ctx, tools, isWrapped) {
 			const { policy, compiled } = current(ctx);

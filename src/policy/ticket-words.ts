@@ -5,6 +5,8 @@ import type { Ticket } from "./tickets.ts";
 
 /** Most characters of a call that are shown in a line. */
 const maxShown = 400;
+/** Most characters of the arguments that a session which decides is told. */
+const maxToDecide = 4000;
 /** Who decides in the dialog of a session, or on its screen. */
 export const theUser = "the user of the session";
 
@@ -71,9 +73,17 @@ export function lapsedText({ tool, decision }: Ticket): string {
 export function approverText({ id, session, tool, arguments: args, message }: Ticket): string {
 	return [
 		`A call waits for your decision: ${message}`,
-		`Session ${session}, ticket ${id}: ${field(tool)} ${JSON.stringify(args).slice(0, 4000)}`,
+		`Session ${session}, ticket ${id}: ${field(tool)} ${startAndEnd(JSON.stringify(args))}`,
 		"Decide with session_ticket_decide.",
 	].join("\n");
+}
+
+/** Of what is too long for a mail: what a call does may stand at its end. */
+function startAndEnd(text: string): string {
+	if (text.length <= maxToDecide) return text;
+	const half = maxToDecide / 2;
+	const [first, last] = [text.slice(0, half).toWellFormed(), text.slice(-half).toWellFormed()];
+	return `${first}\n(Of ${text.length} characters ${text.length - maxToDecide} are left out here; the end is:)\n${last}`;
 }
 
 /** What the person reads whose dialog was closed. */

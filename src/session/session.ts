@@ -323,7 +323,7 @@ export function openSession(
 			guarded(refresh)();
 		},
 		notify(text) {
-			if (ctx.hasUI) ctx.ui.notify(text, "info");
+			if (!isStale(ctx) && ctx.hasUI) ctx.ui.notify(text, "info");
 		},
 		warn,
 	});

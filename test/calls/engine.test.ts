@@ -112,6 +112,48 @@ test("SMB-024 a call that cannot be handed back when its time has come is handed
 	expect(vi.getTimerCount()).toBe(0);
 });
 
+test("what a call has left behind when it ended takes no place that nobody gives back", async () => {
+	at.maxCalls = 1;
+	const asked = Promise.withResolvers<void>();
+	const left = call(async (_signal, _update, turn) => {
+		void turn.aside(() => asked.promise);
+		return text("done");
+	});
+	await later(0);
+	expect(shown(left.result)).toEqual(["done"]);
+	asked.resolve();
+	await later(0);
+	const next = call(async () => text("made"));
+	await later(0);
+	expect(shown(next.result)).toEqual(["made"]);
+});
+
+test("what a call has left behind that waits for a place when it ends takes none either", async () => {
+	at.maxCalls = 1;
+	const made = job();
+	const asked = Promise.withResolvers<void>();
+	const end = Promise.withResolvers<void>();
+	const left = call(async (_signal, _update, turn) => {
+		void turn.aside(() => asked.promise);
+		await end.promise;
+		return text("done");
+	});
+	await later(0);
+	const other = call(made.work);
+	await later(0);
+	asked.resolve();
+	await later(0);
+	end.resolve();
+	await later(0);
+	expect(shown(left.result)).toEqual(["done"]);
+	made.end("other");
+	await later(0);
+	expect(shown(other.result)).toEqual(["other"]);
+	const next = call(async () => text("made"));
+	await later(0);
+	expect(shown(next.result)).toEqual(["made"]);
+});
+
 describe("a call that is attached", () => {
 	test("SMB-023 gives its result as it is, with its details, and leaves nothing", async () => {
 		const result = { ...text("built"), details: { exit: 0 }, structuredContent: { output: "built" } };

@@ -1,3 +1,5 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { afterEach, expect, test, vi } from "vitest";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
@@ -166,6 +168,65 @@ test("what a person allows for the session holds for what the project asks about
 	await later();
 	expect(dialogs).toHaveLength(1);
 	expect(await again).toBeUndefined();
+});
+
+test("a question that may wait for less than an hour waits no longer", async () => {
+	const { call, clock, store } = setUp({ ...asks, ticketTtlHours: 0.1 });
+	const outcome = call("mcp__a__b");
+	await later(1000);
+	clock.now += 361_000;
+	await later(361_000);
+	expect(store.listPending()).toEqual([]);
+	expect(await outcome).toMatchObject({ reason: expect.stringContaining("nobody decided in time") });
+});
+
+test("a call whose ticket was removed is not waited for: no decision about it can come", async () => {
+	const { call, folder, dialogs } = setUp(asks);
+	const outcome = call("mcp__a__b");
+	await later();
+	rmSync(join(folder, "tickets"), { recursive: true });
+	await later(1000);
+	const still = "still waits";
+	expect(await Promise.race([outcome, still])).toMatchObject({
+		block: true,
+		reason: "The call of mcp__a__b was refused: nobody decided in time.",
+	});
+	const next = call("mcp__a__b", {}, "d");
+	await later();
+	dialogs[1]?.answer("Allow once");
+	await later(1000);
+	expect(await next).toBeUndefined();
+});
+
+test("L2 what a person allows for the session is that call alone: one with other arguments, or more, is asked about", async () => {
+	const { call, dialogs, gate, ctx } = setUp(asks);
+	const outcome = call("ls");
+	await later();
+	dialogs[0]?.answer("Allow this call for the session");
+	await later(1000);
+	expect(await outcome).toBeUndefined();
+	expect(await call("ls", {}, "d")).toBeUndefined();
+	expect(gate.explain({ tool: "ls", args: {} }, ctx).at(-1)).toMatch(/allowed for the session/);
+	for (const [index, input] of [{ path: "/" }, { "*": "/" }].entries()) {
+		call("ls", input, `e${index}`);
+		await later();
+		expect(dialogs[index + 1]?.ways).toContain("Allow once");
+		dialogs[index + 1]?.answer("No");
+		await later(1000);
+	}
+});
+
+test.each([
+	["too long for the settings", { command: "x".repeat(1000) }],
+	["with a star", { "*": "x" }],
+	["with a dot", { "a.b": "x" }],
+	["with a space", { "a b": "x" }],
+])("L2 no rule is made of an argument %s: it would fit other calls, or break the settings", async (_, input) => {
+	const { call, dialogs } = setUp(asks);
+	call("mcp__a__b", input);
+	await later();
+	expect(dialogs[0]?.ways).toContain("Allow this call for the session");
+	expect(dialogs[0]?.ways).not.toContain("Always allow …");
 });
 
 test("a call that another one made ends its wait when that is cancelled, and cannot be approved after that", async () => {

@@ -1,10 +1,11 @@
-import { rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import * as z from "zod/mini";
 import { nodeDisk } from "../../src/mail/disk.ts";
 import { defaultSettings, openSettings } from "../../src/mail/settings.ts";
 import { defaultTicketTtlHours, toolPolicySchema } from "../../src/mail/tool-policy.ts";
+import { addPermission } from "../../src/policy/add-permission.ts";
 import { fail, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
 
 /** What is read of a settings file with this tool policy, and the warnings. */
@@ -124,6 +125,10 @@ test.each([
 	["permissions", "toolPolicy.permissions"],
 	["Permission", "toolPolicy.permissions"],
 	["wrappers", "toolPolicy.wrappers"],
+	["tools", "toolPolicy"],
+	["toolPermissions", "toolPolicy"],
+	["policies", "toolPolicy"],
+	["rules", "toolPolicy"],
 ])("L2 a key %s beside toolPolicy is a policy that was put wrongly: every call is asked about", (key, meant) => {
 	const file = join(temporaryFolder(), "session-mail.json");
 	writeFileSync(file, JSON.stringify({ [key]: {}, toolPolicy: {}, hopLimit: 7 }));
@@ -138,6 +143,47 @@ test.each([
 	expect(warnings).toEqual([
 		`${file} has the unknown key "${key}"; did you mean "${meant}"? So every call of a tool is asked about until it is mended (line 1).`,
 	]);
+});
+
+test.each([
+	['{ "toolPolicy": { "permissions": { "default": "deny" } },\n "toolPolicy": {} }', "has toolPolicy twice", 2],
+	[
+		'{ "toolPolicy": { "permissions": { "default": "deny" },\n\n "permissions": {} } }',
+		"has toolPolicy.permissions twice",
+		3,
+	],
+	['{\n "mail": { "toolPolicy": { "permissions": { "default": "deny" } } } }', 'the unknown key "mail"', 2],
+])("L2 a policy that would be passed over is a slip, and every call is asked about: %s", (text, said, line) => {
+	const file = join(temporaryFolder(), "session-mail.json");
+	writeFileSync(file, text);
+	const warnings: string[] = [];
+	const warn = (warning: string) => warnings.push(warning);
+	const { toolPolicy } = openSettings({ disk: nodeDisk(), file, now: () => 0, warn }).read();
+	expect(toolPolicy?.permissions?.default).toBe("ask");
+	expect(warnings).toEqual([expect.stringContaining(said)]);
+	expect(warnings[0]).toContain(`every call of a tool is asked about until it is mended (line ${line})`);
+});
+
+test("L2 a policy in a file of two bytes for each letter is not passed over", () => {
+	const file = join(temporaryFolder(), "session-mail.json");
+	for (const start of ["", "\ufeff"]) {
+		writeFileSync(file, Buffer.from(`${start}{ "toolPolicy": { "permissions": { "default": "deny" } } }`, "utf16le"));
+		const { toolPolicy } = openSettings({ disk: nodeDisk(), file, now: () => 0, warn() {} }).read();
+		expect(toolPolicy?.permissions?.default).toBe("ask");
+	}
+});
+
+test("a rule is not added where the settings would be broken by it, or are already", () => {
+	const file = join(temporaryFolder(), "session-mail.json");
+	const rules = Array.from({ length: 200 }, () => ({ pattern: "a", behavior: "ask" }));
+	for (const toolPolicy of [{ permissions: { rules } }, { permission: {} }]) {
+		const text = JSON.stringify({ toolPolicy });
+		writeFileSync(file, text);
+		expect(() => addPermission(nodeDisk(), file, { pattern: "b", behavior: "allow" })).toThrow(/toolPolicy is broken/);
+		expect(readFileSync(file, "utf8")).toBe(text);
+	}
+	writeFileSync(file, JSON.stringify({ toolPolicy: {}, $schema: "x".repeat(65_400) }));
+	expect(() => addPermission(nodeDisk(), file, { pattern: "b", behavior: "allow" })).toThrow(/too large/);
 });
 
 describe("while the file is broken", () => {

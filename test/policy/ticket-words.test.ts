@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { shownCall, wholeCall } from "../../src/policy/ticket-words.ts";
+import { approverText, shownCall, wholeCall } from "../../src/policy/ticket-words.ts";
+import type { Ticket } from "../../src/policy/tickets.ts";
 
 test("a whole call is its main argument and all others, in their own lines", () => {
 	const edits = [{ oldText: "a\nb", newText: "c" }];
@@ -19,4 +20,15 @@ test("a whole call is its main argument and all others, in their own lines", () 
 test("a call in one line shows where its lines end", () => {
 	expect(shownCall({ tool: "bash", arguments: { command: "rm -rf a\nls\n" } })).toBe("bash: rm -rf a ⏎ ls");
 	expect(shownCall({ tool: "bash", arguments: { command: "x".repeat(5000) } })).toHaveLength(400);
+});
+
+test("a session that decides is told the start and the end of a long call, and how much is left out", () => {
+	const about = { id: "ticket-a", session: "s", message: "May it?", tool: "bash" };
+	const text = (args: object) => approverText({ ...about, arguments: args } as Ticket);
+	expect(text({ command: "ls" })).toContain('ticket ticket-a: bash {"command":"ls"}\n');
+	const long = text({ command: `echo ${"x".repeat(9_983)}; rm -rf /` });
+	expect(long).toContain('bash {"command":"echo xxx');
+	expect(long).toContain("\n(Of 10012 characters 6012 are left out here; the end is:)\nxxx");
+	expect(long).toContain('xxx; rm -rf /"}\nDecide with session_ticket_decide.');
+	expect(text({ command: "😀".repeat(5000) })).not.toMatch(/\p{Cs}/u);
 });

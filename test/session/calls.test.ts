@@ -1,8 +1,11 @@
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { thisMachine } from "../../src/index.ts";
+import { boxesOf } from "../../src/mail/boxes.ts";
+import { nodeDisk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
+import { openTicketStore } from "../../src/policy/tickets.ts";
 import { mailDetails } from "../../src/session/ledger.ts";
 import { callsHost } from "../support/calls.ts";
 import { fail, watchedDisk } from "../support/disk.ts";
@@ -49,6 +52,25 @@ async function detached(pi: FakePi): Promise<string> {
 	return /call-[a-z0-9]{16}/.exec(toolResults(pi).at(-1) ?? "")?.[0] ?? expect.fail("it was not handed back");
 }
 
+/** What the extension says to each call before it is made. */
+function listening(extension: Extension, said: (answer: unknown) => void, isTrusted = false): Extension {
+	const isProjectTrusted = () => isTrusted;
+	return (pi) => {
+		const on = (name: string, handler: (...given: unknown[]) => unknown) =>
+			Reflect.apply(pi.on, pi, [
+				name,
+				async (event: unknown, ctx: object) => {
+					const get = (of: object, key: PropertyKey) =>
+						key === "isProjectTrusted" ? isProjectTrusted : Reflect.get(of, key);
+					const answer = await handler(event, new Proxy(ctx, { get }));
+					if (name === "tool_call") said(answer);
+					return answer;
+				},
+			]);
+		return extension(new Proxy(pi, { get: (of, key) => (key === "on" ? on : Reflect.get(of, key)) }));
+	};
+}
+
 function toolResults(pi: FakePi): string[] {
 	return pi.session.getEntries().flatMap((entry) => {
 		if (entry.type !== "message" || entry.message.role !== "toolResult") return [];
@@ -76,6 +98,72 @@ async function told(pi: FakePi, op: Parameters<typeof control>[1]): Promise<void
 }
 
 const requests = (pi: FakePi) => pi.log.filter((name) => name === "context").length;
+
+test("L10 a session that its host has dropped says nothing of calls that wait since an earlier process", async () => {
+	const toolPolicy = { permissions: { default: "ask" } };
+	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy }));
+	const own = () => host.extension({ ...thisMachine(), settingsFile });
+	const start = () => startFakePi({ builtIns: ["bash"], extensions: [own()], id: "worker-1" });
+	const first = await start();
+	await first.shutDown("quit");
+	const call = { session: "worker-1", callId: "c", tool: "bash", arguments: {}, message: "?" };
+	openTicketStore(nodeDisk(), boxesOf(mailRoot(), "worker-1").folder, Date.now).open({
+		...call,
+		resume: "replay_tool_call",
+	});
+	const pi = await start();
+	await later(900);
+	pi.dispose();
+	await later(5000);
+	expect(pi.notifications).toEqual([]);
+	const other = await start();
+	await later(5000);
+	expect(other.notifications).toEqual([expect.stringContaining("1 call of this session still waits")]);
+});
+
+test("L2 the policy of a trusted project holds where the person has none", async () => {
+	writeFileSync(settingsFile(), "{}");
+	mkdirSync(join(machine.home, ".pi"), { recursive: true });
+	const permissions = { rules: [{ pattern: "bash(rm *)", behavior: "deny" }] };
+	writeFileSync(join(machine.home, ".pi", "session-mail.json"), JSON.stringify({ toolPolicy: { permissions } }));
+	const answers: unknown[] = [];
+	const start = (isTrusted: boolean) => {
+		const own = host.extension({ ...thisMachine(), settingsFile });
+		return startFakePi({ builtIns: ["bash"], extensions: [listening(own, (it) => answers.push(it), isTrusted)] });
+	};
+	const call = { toolName: "bash", toolCallId: "1", input: { command: "rm -rf a" } };
+	await (await start(true)).emit("tool_call", call);
+	expect(answers).toEqual([{ block: true, reason: expect.stringContaining("rule 1 of the project's settings") }]);
+	await (await start(false)).emit("tool_call", call);
+	expect(answers).toHaveLength(1);
+});
+
+test("L2 a session without a mailbox makes what is allowed, and blocks what is denied, asked about or told to a hook", async () => {
+	const permissions = {
+		rules: [
+			{ pattern: "bash(rm *)", behavior: "deny" },
+			{ pattern: "bash(git *)", behavior: "ask" },
+		],
+	};
+	const wrappers = [{ match: { tool: "write" }, before: { command: "true" } }];
+	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { permissions, wrappers } }));
+	const answers: unknown[] = [];
+	const own = listening(host.extension({ ...thisMachine(), settingsFile }), (answer) => answers.push(answer));
+	const pi = await startFakePi({ builtIns: ["bash"], extensions: [own], id: "running" });
+	await later(1000);
+	expect(pi.notifications).toEqual([expect.stringContaining("mailbox is off")]);
+	const commands = ["ls", "rm -rf a", "git push"].map((command) => ({ name: "bash", args: { command } }));
+	const during = () => {
+		for (const job of host.jobs) job.end("");
+	};
+	await pi.run({ prompt: "go", turns: [{ tools: [...commands, { name: "write" }], during: async () => during() }] });
+	expect(answers).toEqual([
+		undefined,
+		{ block: true, reason: expect.stringContaining("denied by permission rules (rule 1 of") },
+		{ block: true, reason: expect.stringMatching(/asked about \(rule 2 of .* mailbox that this session does not/) },
+		{ block: true, reason: expect.stringContaining("asked about (by a hook)") },
+	]);
+});
 
 describe("the result of a call", () => {
 	test("SMB-029 wakes an idle session, once", async () => {
