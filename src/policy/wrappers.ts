@@ -127,7 +127,7 @@ export function wrapperProblems(
 			without.length > maxNamed
 				? `${without.slice(0, maxNamed).join(", ")} and ${without.length - maxNamed} more`
 				: without.join(", ");
-		const what = `${wanted.join(", ")} of ${name} hold only for calls by session_call_run of ${some}: Pi gives no way to wrap the tools of others`;
+		const what = `${wanted.join(", ")} of ${name} do not hold for ${some}: Pi gives no way to wrap the tools of others`;
 		return [{ what, mend, isMaybeMeant: tool.includes("*") }];
 	});
 }

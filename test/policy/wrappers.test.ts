@@ -265,7 +265,7 @@ test("what holds only for wrapped tools is said of the others", () => {
 	];
 	expect(wrapperProblems(wrappers, ["bash", "mcp__a", "mcp__b"], (tool) => tool === "bash")).toEqual([
 		{
-			what: "timeoutSeconds, cache of wrapper 1 (mcp__*) hold only for calls by session_call_run of mcp__a, mcp__b: Pi gives no way to wrap the tools of others",
+			what: "timeoutSeconds, cache of wrapper 1 (mcp__*) do not hold for mcp__a, mcp__b: Pi gives no way to wrap the tools of others",
 			mend: "change toolPolicy.wrappers in the settings: it holds as soon as they are saved",
 			isMaybeMeant: true,
 		},
