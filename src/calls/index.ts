@@ -95,7 +95,7 @@ export function createCalls(
 		tools: callTools({ policy, current: () => current, outers }),
 		wrap(ctx) {
 			context = ctx;
-			const result = wrapBuiltIns({ pi, ctx, host, policy, current: () => current, outerOf });
+			const result = wrapBuiltIns({ pi, ctx, host, policy, current: () => current, withoutMailbox, outerOf });
 			problems = result.problems;
 			wrapped = new Map([...result.wrapped].map((tool) => [tool, pathOf(tool)]));
 			takeAway(ctx);

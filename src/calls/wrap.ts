@@ -27,6 +27,8 @@ interface WrapParts {
 	policy: () => ToolPolicy;
 	/** Undefined when the session has ended. */
 	current: () => { engine: Pick<Engine, "run">; gate: Pick<Gate, "around" | "asked" | "given" | "inside"> } | undefined;
+	/** Decides about a call when it has. */
+	withoutMailbox: Gate["toolCall"];
 	/** The call that made a call, when that is run as one. */
 	outerOf: (toolCallId: string) => Outer | undefined;
 }
@@ -35,7 +37,7 @@ interface WrapParts {
  * Puts a tool of the same name before each of Pi's own tools that a rule names, which runs Pi's as a call. It keeps all that
  * Pi's has; one that is switched off stays off. Returns which tools these are, and what could not be done.
  */
-export function wrapBuiltIns({ pi, ctx, host, policy, current, outerOf }: WrapParts): {
+export function wrapBuiltIns({ pi, ctx, host, policy, current, withoutMailbox, outerOf }: WrapParts): {
 	wrapped: ReadonlySet<string>;
 	problems: PolicyProblem[];
 } {
@@ -63,7 +65,15 @@ export function wrapBuiltIns({ pi, ctx, host, policy, current, outerOf }: WrapPa
 			...(active.includes(name) ? {} : { defaultActive: false }),
 			async execute(id, params, signal, onUpdate, context) {
 				const now = current();
-				if (now === undefined || isOfHook()) return own.execute(id, params, signal, onUpdate, context);
+				if (isOfHook(id, name)) return own.execute(id, params, signal, onUpdate, context);
+				if (now === undefined) {
+					// It may have been let pass to be decided about in here, by a session that has ended meanwhile.
+					const input = { ...(params as object) };
+					const event = { type: "tool_call" as const, toolName: name, toolCallId: id, input };
+					const refusal = await withoutMailbox(event, context);
+					if (refusal !== undefined) throw new Error(refusal.reason);
+					return own.execute(id, params, signal, onUpdate, context);
+				}
 				const { engine, gate } = now;
 				const refused = await gate.inside(id, { tool: name, args: params }, context);
 				if (refused !== undefined) throw new Error(refused);

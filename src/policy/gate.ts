@@ -141,7 +141,7 @@ export function createGate(parts: GateParts): Gate {
 	): HookParts {
 		return {
 			cwd: ctx.cwd,
-			callTool: toolCaller("executeTool" in ctx ? ctx.executeTool : outerOf(id)?.executeTool),
+			callTool: toolCaller(id, "executeTool" in ctx ? ctx.executeTool : outerOf(id)?.executeTool),
 			signal,
 			failed(when, why) {
 				// The user has ended it.
@@ -155,7 +155,7 @@ export function createGate(parts: GateParts): Gate {
 
 	async function toolCall(event: ToolCallEvent, ctx: ExtensionContext): Promise<ToolCallEventResult | undefined> {
 		const { toolName: tool, toolCallId: id } = event;
-		if (passedOn.has(tool) || isOfHook()) return undefined;
+		if (passedOn.has(tool) || isOfHook(id, tool)) return undefined;
 		try {
 			const { wrappers = [] } = inForce.policy(ctx);
 			const input: Record<string, unknown> = event.input;
@@ -288,7 +288,7 @@ export function createGate(parts: GateParts): Gate {
 		toolCall,
 		async toolResult(event, ctx) {
 			const { toolName: tool, toolCallId: id } = event;
-			if (passedOn.has(tool) || parts.isWrapped(tool) || isOfHook()) return undefined;
+			if (passedOn.has(tool) || parts.isWrapped(tool) || isOfHook(id, tool)) return undefined;
 			const { wrappers = [] } = inForce.policy(ctx);
 			const status = event.isError ? "failed" : "completed";
 			const result = { content: event.content, details: undefined };

@@ -230,22 +230,25 @@ async function callTool(
 }
 
 /** Runs tools for hooks as Pi lets a tool that runs do it; undefined where none does, and Pi gives no way. */
-export function toolCaller(executeTool: ExecuteTool | undefined): HookParts["callTool"] {
+export function toolCaller(id: string, executeTool: ExecuteTool | undefined): HookParts["callTool"] {
+	// The call that it is about, or the one that made that.
+	const [root = id] = id.split("/", 1);
 	return async (name, call, signal) => {
 		if (executeTool === undefined)
 			throw new Error("it can be called only where Pi's own tools and session_call_run are");
-		const { result, isError } = await hooks.run(true, () => executeTool(name, { ...call }, { signal }));
+		const { result, isError } = await hooks.run({ root, tool: name }, () => executeTool(name, { ...call }, { signal }));
 		const text = result.content.map((part) => (part.type === "text" ? part.text : "")).join("\n");
 		if (isError) throw new Error(text);
 		return text;
 	};
 }
 
-const hooks = new AsyncLocalStorage<true>();
+const hooks = new AsyncLocalStorage<{ root: string; tool: string }>();
 
-/** Whether this is done for a hook: nothing is put around what a hook calls. */
-export function isOfHook(): boolean {
-	return hooks.getStore() === true;
+/** Whether a call is that of a hook, around which nothing is put. What such a tool starts besides, such as a run, is none. */
+export function isOfHook(id: string, tool: string): boolean {
+	const hook = hooks.getStore();
+	return hook?.tool === tool && id.startsWith(`${hook.root}/`);
 }
 
 function runCommand(

@@ -23,6 +23,7 @@ function setUp({
 	active = ["bash", "read"],
 	settings = {},
 	engine = true,
+	isRefused = false,
 	asked,
 	given,
 }: {
@@ -31,6 +32,7 @@ function setUp({
 	active?: string[];
 	settings?: object;
 	engine?: boolean;
+	isRefused?: boolean;
 	asked?: { attachMs: number | undefined; ticket: Question };
 	given?: Result;
 } = {}) {
@@ -89,6 +91,7 @@ function setUp({
 		host: host as unknown as Host,
 		policy: () => policy,
 		current: () => (engine ? { engine: runner, gate } : undefined),
+		withoutMailbox: async () => (isRefused ? { block: true, reason: "nobody can be asked" } : undefined),
 		outerOf: (id) => (id.startsWith("inner/") ? outerCall(new AbortController().signal) : undefined),
 	});
 	const execute = (name: string, id = "1") =>
@@ -126,6 +129,10 @@ describe("a tool of Pi's own that a rule names", () => {
 	test("is Pi's again where the session has no mailbox, and inside a call that is one already", async () => {
 		const off = setUp({ engine: false });
 		expect(await off.execute("bash")).toBe(printed);
+		// What was let pass to be decided about inside is not made for that.
+		const refused = setUp({ engine: false, isRefused: true });
+		await expect(refused.execute("bash")).rejects.toThrow("nobody can be asked");
+		expect(refused.executed).toEqual([]);
 		const { execute, calls, executed } = setUp();
 		expect(await execute("bash", "inner/1")).toBe(printed);
 		expect([calls, executed]).toEqual([[], ["inner/1"]]);

@@ -565,3 +565,29 @@ test("PSM-039 how many calls wait for a decision is told as it changes, and once
 	await later(1000);
 	expect(next.counts.at(-1)).toBe(0);
 });
+
+test("L7 what a hook that is a tool starts besides, such as a run, is asked about as anything else", async () => {
+	const { ctx, call, dialogs } = setUp({ ...asks, ...hooks("asks") });
+	const nested: unknown[] = [];
+	let isFirst = true;
+	Object.assign(ctx, {
+		async executeTool(name: string) {
+			if (isFirst) {
+				isFirst = false;
+				nested.push(await call(name, {}, "c/1"));
+				call("other", {}, "later");
+				call("other", {}, "c/2");
+			}
+			return { result: { content: textContent('{"action":"continue"}') } };
+		},
+	});
+	call("bash", {}, "c");
+	await later();
+	await later();
+	expect(nested).toEqual([undefined]);
+	for (let n = 0; n < 3; n++) {
+		dialogs.at(-1)?.answer("No");
+		await later();
+	}
+	expect(dialogs).toHaveLength(3);
+});
