@@ -4,7 +4,7 @@ import { visibleWidth } from "@earendil-works/pi-tui";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { thisMachine } from "../../src/index.ts";
 import { callsHost } from "../support/calls.ts";
-import { later, useFakeMachine } from "../support/fake-machine.ts";
+import { later, pressKeys, useFakeMachine } from "../support/fake-machine.ts";
 import { type FakePi, machine, startFakePi } from "../support/fake-pi.ts";
 
 useFakeMachine();
@@ -37,16 +37,7 @@ async function open(): Promise<void> {
 	await press("6");
 }
 
-/** Presses keys and lets what they start come to its end. */
-async function press(...keys: string[]): Promise<void> {
-	pi.screen();
-	await later(0);
-	for (const key of keys) {
-		await pi.press(key);
-		pi.screen();
-		await later(0);
-	}
-}
+const press = (...keys: string[]) => pressKeys(pi, ...keys);
 
 const shown = () => pi.screen().join("\n");
 const said = () => shown().replace(/\s+/g, " ");

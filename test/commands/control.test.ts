@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { visibleWidth } from "@earendil-works/pi-tui";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { mailRoot } from "../../src/mail/root.ts";
-import { later, pressOnScreen, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
+import { later, pressKeys, pressOnScreen, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
 import { type FakePi, makePeer, type Peer } from "../support/fake-pi.ts";
 
 useFakeMachine();
@@ -25,15 +25,7 @@ async function openSessions(): Promise<void> {
 	await press("4");
 }
 
-async function press(...keys: string[]): Promise<void> {
-	pi.screen();
-	await later(0);
-	for (const key of keys) {
-		await pi.press(key);
-		pi.screen();
-		await later(0);
-	}
-}
+const press = (...keys: string[]) => pressKeys(pi, ...keys);
 
 function said(): string {
 	return pi.screen().join(" ").replace(/\s+/g, " ");

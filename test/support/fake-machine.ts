@@ -9,6 +9,17 @@ export async function later(ms: number): Promise<void> {
 	await vi.advanceTimersByTimeAsync(ms);
 }
 
+/** Presses keys on the screen that is open, and lets what they start come to its end. */
+export async function pressKeys(pi: FakePi, ...keys: string[]): Promise<void> {
+	pi.screen();
+	await later(0);
+	for (const key of keys) {
+		await pi.press(key);
+		pi.screen();
+		await later(0);
+	}
+}
+
 /**
  * What a person does who opens the mailbox screen, presses this key and closes it again; returns what stood there
  * before, then, and once the word about the key was gone.
