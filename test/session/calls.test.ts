@@ -153,10 +153,11 @@ test("L2 a session without a mailbox makes what is allowed, and blocks what is d
 	await later(1000);
 	expect(pi.notifications).toEqual([expect.stringContaining("mailbox is off")]);
 	const commands = ["ls", "rm -rf a", "git push"].map((command) => ({ name: "bash", args: { command } }));
-	const during = () => {
+	const during = async () => {
+		await later(100);
 		for (const job of host.jobs) job.end("");
 	};
-	await pi.run({ prompt: "go", turns: [{ tools: [...commands, { name: "write" }], during: async () => during() }] });
+	await pi.run({ prompt: "go", turns: [{ tools: [...commands, { name: "write" }], during }] });
 	expect(answers).toEqual([
 		undefined,
 		{ block: true, reason: expect.stringContaining("denied by permission rules (rule 1 of") },
