@@ -143,8 +143,10 @@ function bytesOf(content: MailMessage["content"]): number {
 
 export function createHandover(parts: HandoverParts): Handover {
 	const { mailbox, inbox, ledger, conversation } = parts;
-	/** Claimed, and not yet given to anybody; by key. */
+	/** Claimed, and not yet given to anybody; by key, oldest first once `nextMails` was called. */
 	const ready = new Map<string, Arrival>();
+	let newestReady = "";
+	let isInOrder = true;
 	/** Given to Pi or to a waiting ask. */
 	const inFlight = new Map<string, Arrival>();
 	/** Done with, as soon as the entries that prove it are saved; by name. */
@@ -234,7 +236,7 @@ export function createHandover(parts: HandoverParts): Handover {
 		const arrival = { ...mail, requests, isLate, wakes: mayStartRun(envelope, isLate), wasLeftOpen };
 		if (envelope.x?.priority === "interrupt" && parts.mayInterrupt(envelope)) parts.onInterrupt();
 		if (envelope.kind === "reply" && parts.answersAsk(mail)) inFlight.set(key, arrival);
-		else if (!parts.isTakenOver(arrival)) ready.set(key, arrival);
+		else if (!parts.isTakenOver(arrival)) makeReady(key, arrival);
 		else unsaved.set(mail.name, mail);
 	}
 
@@ -245,20 +247,32 @@ export function createHandover(parts: HandoverParts): Handover {
 		return !isNoAnswer && parts.mayWake(envelope);
 	}
 
-	/** What is ready and comes next. */
-	function nextMails(): Arrival[] {
+	function makeReady(key: string, arrival: Arrival): void {
+		ready.set(key, arrival);
+		isInOrder &&= arrival.name > newestReady;
+		newestReady = arrival.name;
+	}
+
+	/** What is ready and comes next, one by one: it may be ten thousand mails, of which few are wanted. */
+	function* nextMails(): Generator<Arrival> {
+		if (!isInOrder) {
+			const inOrder = [...ready].sort(([, a], [, b]) => (a.name < b.name ? -1 : 1));
+			ready.clear();
+			isInOrder = true;
+			for (const [key, arrival] of inOrder) makeReady(key, arrival);
+		}
 		const isOff = parts.isOff();
-		return [...ready.values()].filter(({ envelope }) => !isOff || isExpected(envelope));
+		for (const arrival of ready.values()) if (!isOff || isExpected(arrival.envelope)) yield arrival;
 	}
 
 	/** The next mails in order, within the limits. They are in flight from here on. */
 	function take(): { messages: MailMessage[]; wakes: boolean } {
 		const isOff = parts.isOff();
-		const waiting = nextMails().sort((a, b) => (a.name < b.name ? -1 : 1));
 		const taken: Arrival[] = [];
 		const messages: MailMessage[] = [];
 		let bytes = 0;
-		for (const arrival of waiting.slice(0, maxMails)) {
+		for (const arrival of nextMails()) {
+			if (taken.length === maxMails) break;
 			const message = parts.messageOf(arrival);
 			bytes += bytesOf(message.content);
 			if (messages.length > 0 && bytes > maxTextBytes) break;
@@ -279,20 +293,17 @@ export function createHandover(parts: HandoverParts): Handover {
 
 	function confirm(): void {
 		ledger.read(conversation.entries());
-		for (const [key, arrival] of inFlight) {
-			if (!ledger.has(arrival.envelope)) continue;
-			inFlight.delete(key);
+		for (const key of ledger.newlyDone()) {
+			// If it is ready, it was answered at a stop, or brought by another process of this session.
+			const arrival = inFlight.get(key) ?? ready.get(key);
+			if (arrival === undefined) continue;
 			unsaved.set(arrival.name, arrival);
+			ready.delete(key);
+			if (!inFlight.delete(key)) continue;
 			if (arrival.wakes) parts.onWake(hopsOf(arrival));
 			else if (arrival.envelope.kind !== "reply") parts.onQuiet(hopsOf(arrival));
 			failures = 0;
 			notBefore = 0;
-		}
-		// Answered at a stop, or brought by another process of this session.
-		for (const [key, arrival] of ready) {
-			if (!ledger.has(arrival.envelope)) continue;
-			ready.delete(key);
-			unsaved.set(arrival.name, arrival);
 		}
 		closeSaved();
 	}
@@ -312,7 +323,7 @@ export function createHandover(parts: HandoverParts): Handover {
 	/** Pi has not added what it was given: it is offered again, and no run is started for it before a pause. */
 	function takeBack(): void {
 		if (inFlight.size === 0) return;
-		for (const [key, arrival] of inFlight) ready.set(key, arrival);
+		for (const [key, arrival] of inFlight) makeReady(key, arrival);
 		inFlight.clear();
 		notBefore = parts.now() + Math.min(maxRetryMs, firstRetryMs * 2 ** failures++);
 	}
@@ -389,7 +400,7 @@ export function createHandover(parts: HandoverParts): Handover {
 			return ready.size + inFlight.size;
 		},
 		get hasNext() {
-			return nextMails().length > 0;
+			return nextMails().next().done !== true;
 		},
 		get unsavedCount() {
 			return unsaved.size;

@@ -94,6 +94,8 @@ export interface Ledger {
 	include(entries: readonly unknown[]): void;
 	/** Whether this mail is done with: it was read, taken over, or answered without. */
 	has(mail: { from: string; id: string }): boolean;
+	/** The keys of what is done with since the last call. */
+	newlyDone(): string[];
 	/** What is known of one mail. */
 	get(mail: { from: string; id: string }): ReceivedMail | undefined;
 	/** The name that a sender had when mail of it entered the conversation the last time; undefined when it had none. */
@@ -129,6 +131,7 @@ export function keyOf(mail: { from: string; id: string }): string {
 /** An empty ledger of one address. */
 export function createLedger(address: string): Ledger {
 	const mails = new Map<string, ReceivedMail>();
+	let newKeys: string[] = [];
 	/** Those of them that no planned reply answers: what is asked for at each settle must not grow with what was answered. */
 	const unanswered = new Map<string, ReceivedMail & { kind: "request" | "ask" }>();
 	const names = new Map<string, string>();
@@ -177,6 +180,7 @@ export function createLedger(address: string): Ledger {
 			file,
 		};
 		mails.set(key, mail);
+		newKeys.push(key);
 		if (entryId !== "" && kind !== "control") readCount++;
 		if (awaitsAnswer(mail)) unanswered.set(key, mail);
 	}
@@ -229,6 +233,11 @@ export function createLedger(address: string): Ledger {
 			for (const entry of entries) readEntry(entry);
 		},
 		has: (mail) => mails.has(keyOf(mail)),
+		newlyDone() {
+			const keys = newKeys;
+			newKeys = [];
+			return keys;
+		},
 		get: (mail) => mails.get(keyOf(mail)),
 		nameOf: (from) => names.get(from),
 		find: (id) => [...mails.values()].filter((mail) => mail.id === id),

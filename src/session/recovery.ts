@@ -43,6 +43,9 @@ export function takeInLeftOvers(
 			// What was found until then is handed over all the same.
 			failed(errorMessage(error));
 		}
+		yield undefined;
+		// As it is handed over: there may be ten thousand.
+		left.sort((a, b) => (a.name < b.name ? -1 : 1));
 		for (const mail of left) {
 			attempt(mail.path, () => resume(mail));
 			yield undefined;
