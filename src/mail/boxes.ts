@@ -1,4 +1,4 @@
-import { dirname, join } from "node:path";
+import { dirname, join, sep } from "node:path";
 import type { Disk } from "./disk.ts";
 
 /** The folders of one address (PSM-005). */
@@ -19,10 +19,10 @@ export function boxesOf(root: string, address: string): Boxes {
 	const folder = join(root, address);
 	return {
 		folder,
-		tmp: join(folder, "tmp"),
-		new: join(folder, "new"),
-		cur: join(folder, "cur"),
-		sent: join(folder, "sent"),
+		tmp: `${folder}${sep}tmp`,
+		new: `${folder}${sep}new`,
+		cur: `${folder}${sep}cur`,
+		sent: `${folder}${sep}sent`,
 	};
 }
 

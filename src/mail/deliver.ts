@@ -7,6 +7,7 @@ import {
 	awaitsAnswer,
 	type CallOfResult,
 	type Control,
+	contentOf,
 	type Envelope,
 	envelopeFileName,
 	extras,
@@ -16,7 +17,6 @@ import {
 	maxBodyBytes,
 	maxEnvelopeBytes,
 	type ReplyStatus,
-	serialiseEnvelope,
 } from "./envelope.ts";
 import { isSameMail, type Receipt, readReceipt, receiptPath, writeReceipt } from "./receipt.ts";
 import type { MailboxState } from "./state.ts";
@@ -128,9 +128,9 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const time = sender.now();
 	const envelope = envelopeOf(sender.address, to, draft, time);
 	const hasOwnId = draft.id !== undefined;
-	// Encoded once: a large mail is held as few times as can be.
-	const content = serialiseEnvelope(envelope);
-	const unreadable = unreadableBecause(envelope, content.length);
+	// Made once: a large mail is held as few times as can be.
+	const content = contentOf(envelope);
+	const unreadable = unreadableBecause(envelope, content);
 	if (unreadable !== undefined) return unreadable;
 	const boxes = boxesOf(sender.root, to);
 	let synced = durable;
@@ -157,19 +157,21 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	/** The files that are removed again when the mail cannot be sent. */
 	const made: string[] = [];
 	let name: string;
+	let kept: string;
 	try {
 		name = write(sender, boxes, { id: envelope.id, isChosen: hasOwnId, content, time }, made);
+		const unfinished = join(boxes.tmp, name);
+		kept = join(sent, name);
 		if (hasOwnId) {
 			made.push(receiptPath(sent, envelope.id));
 			writeReceipt(disk, sent, name, durable, envelope);
 		}
 		if (keepsCopy) {
-			const part = join(sent, `${name}.part`);
-			made.push(part);
-			copy(disk, join(boxes.tmp, name), part, content, durable);
+			made.push(`${kept}.part`);
+			copy(disk, unfinished, `${kept}.part`, content, durable);
 		}
-		if (durable) disk.syncFile(join(boxes.tmp, name));
-		disk.rename(join(boxes.tmp, name), join(boxes.new, name));
+		if (durable) disk.syncFile(unfinished);
+		disk.rename(unfinished, join(boxes.new, name));
 	} catch (error) {
 		for (const path of made.reverse()) succeeds(() => disk.remove(path));
 		if (isPassingAddress(to) && errorCode(error) === "ENOENT") return refuse("ended", "that program has ended");
@@ -178,7 +180,7 @@ export function deliver(sender: Sender, draft: Draft): Delivered | Refusal {
 	const changedFolders = keepsCopy ? [boxes.new, sent] : [boxes.new];
 	if (durable) synced = succeeds(() => syncFolders(disk, changedFolders)) && synced;
 	if (keepsCopy) {
-		succeeds(() => finish(disk, join(sent, `${name}.part`), join(sent, name), content, durable));
+		succeeds(() => finish(disk, `${kept}.part`, kept, content, durable));
 		state.sent(name, awaitsAnswer(envelope) ? envelope.id : undefined);
 		succeeds(() => countDelivered(sender));
 	}
@@ -201,12 +203,12 @@ export function sentBefore(sender: Sender, id: string | undefined): Envelope | u
 export function draftedEnvelope(
 	{ address, now }: Sender,
 	draft: Draft,
-): { ok: true; envelope: Envelope; content: Uint8Array } | Refusal {
+): { ok: true; envelope: Envelope; content: string | Uint8Array } | Refusal {
 	const refusal = refusalOf(address, draft.to, draft);
 	if (refusal !== undefined) return refusal;
 	const envelope = envelopeOf(address, draft.to, draft, now());
-	const content = serialiseEnvelope(envelope);
-	return unreadableBecause(envelope, content.length) ?? { ok: true, envelope, content };
+	const content = contentOf(envelope);
+	return unreadableBecause(envelope, content) ?? { ok: true, envelope, content };
 }
 
 /** Whether a mail of this name lies with its recipient, read or not. */
@@ -274,7 +276,7 @@ function again({ disk, root, boxes, isDurable }: Sender, receipt: Receipt, draft
 function write(
 	{ disk, state }: Sender,
 	boxes: Boxes,
-	{ id, isChosen, content, time }: { id: string; isChosen: boolean; content: Uint8Array; time: number },
+	{ id, isChosen, content, time }: { id: string; isChosen: boolean; content: string | Uint8Array; time: number },
 	made: string[],
 ): string {
 	for (let tries = 0; ; tries++) {
@@ -312,7 +314,7 @@ function countDelivered({ disk, inbox }: Sender): void {
 /** The codes of errors where a second name for a file cannot be made: other file systems, FAT, some network mounts. */
 export const linkless = new Set(["EXDEV", "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK"]);
 
-function copy(disk: Disk, from: string, to: string, content: Uint8Array, durable: boolean): void {
+function copy(disk: Disk, from: string, to: string, content: string | Uint8Array, durable: boolean): void {
 	try {
 		disk.link(from, to);
 	} catch (error) {
@@ -322,7 +324,7 @@ function copy(disk: Disk, from: string, to: string, content: Uint8Array, durable
 }
 
 /** A start of the same session in another process may have taken the unfinished copy for a crash's. */
-function finish(disk: Disk, part: string, to: string, content: Uint8Array, durable: boolean): void {
+function finish(disk: Disk, part: string, to: string, content: string | Uint8Array, durable: boolean): void {
 	try {
 		disk.rename(part, to);
 	} catch (error) {
@@ -338,7 +340,8 @@ export function createSafe(disk: Disk, path: string, content: string | Uint8Arra
 }
 
 /** Nothing is sent that its reader would set aside. */
-function unreadableBecause(envelope: Envelope, bytes: number): Refusal | undefined {
+function unreadableBecause(envelope: Envelope, content: string | Uint8Array): Refusal | undefined {
+	const bytes = Buffer.byteLength(content);
 	if (bytes > maxEnvelopeBytes)
 		return refuse("too_large", `the mail has ${bytes} bytes, more than ${maxEnvelopeBytes}`);
 	const invalid = invalidBecause(envelope);

@@ -129,15 +129,29 @@ export function owingIn(text: string): Owing | undefined {
 	}
 }
 
-/** Why a reader would set this envelope aside; undefined when none would. Makes no copy of its body. */
-export function invalidBecause(envelope: Envelope): string | undefined {
-	const { error } = z.safeParse(envelopeSchema, envelope);
-	return error === undefined ? undefined : reasonOf(error.issues[0], envelope);
+/**
+ * Why a reader would set a mail aside that was made here, of whose fields the type leaves these open; undefined when none would.
+ * The schema says the same, ten times slower: this runs for each mail, after the wait for the disk has made all code cold.
+ */
+export function invalidBecause({ from, hops, in_reply_to }: Envelope): string | undefined {
+	if (!isAddress(from)) return `invalid from ${field(JSON.stringify(from), 60)}`;
+	if (!Number.isSafeInteger(hops) || hops < 0) return `invalid hops ${JSON.stringify(hops)}`;
+	if (in_reply_to.length > maxInReplyTo) return `invalid in_reply_to of ${in_reply_to.length} items`;
+	return undefined;
 }
 
-/** An envelope's file. A large body is encoded piece by piece into one buffer: it is held as few times as can be. */
-export function serialiseEnvelope({ body, ...fields }: Envelope): Buffer {
-	if (body.length <= maxWhole) return Buffer.from(`${JSON.stringify({ ...fields, body })}\n`);
+/** An envelope's file, as bytes. */
+export function serialiseEnvelope(envelope: Envelope): Buffer {
+	const content = contentOf(envelope);
+	return typeof content === "string" ? Buffer.from(content) : content;
+}
+
+/**
+ * The same, as a text while that is short, which a disk encodes on the way. A large body is encoded piece by piece into one
+ * buffer: it is held as few times as can be.
+ */
+export function contentOf({ body, ...fields }: Envelope): string | Buffer {
+	if (body.length <= maxWhole) return `${JSON.stringify({ ...fields, body })}\n`;
 	const head = `${JSON.stringify(fields).slice(0, -1)},"body":"`;
 	// Longer than needed: memory that nobody touches costs nothing.
 	const bytes = Buffer.allocUnsafe(maxEscapedBytes * (head.length + body.length) + tail.length);

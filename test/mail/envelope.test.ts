@@ -4,6 +4,7 @@ import {
 	awaitsAnswer,
 	type Envelope,
 	envelopeFileName,
+	invalidBecause,
 	type ParsedEnvelope,
 	parseEnvelope,
 	serialiseEnvelope,
@@ -42,6 +43,22 @@ describe("an envelope", () => {
 				expect(parseEnvelope(text)).toEqual({ ok: true, envelope });
 				expect(text.trimEnd()).not.toContain("\n");
 				expect(Buffer.from(text)).toEqual(bytes);
+			}),
+		);
+	});
+
+	test("PSM-017 is refused before it is sent for just what its reader would set it aside for", () => {
+		const anyOne = fc.record({
+			envelope: envelopes,
+			from: fc.oneof(fc.constantFrom(alice, "running", "../bob", "a b", ""), fc.string({ unit: "binary" })),
+			hops: fc.oneof(fc.nat(), fc.double(), fc.constantFrom(-1, -0, 0.5, 2 ** 53)),
+			in_reply_to: fc.array(fc.constant(id), { maxLength: 60 }),
+		});
+		fc.assert(
+			fc.property(anyOne, ({ envelope, ...given }) => {
+				const made = { ...envelope, ...given };
+				const read = parseEnvelope(JSON.stringify(made));
+				expect(invalidBecause(made)).toBe(read.ok ? undefined : read.reason);
 			}),
 		);
 	});
