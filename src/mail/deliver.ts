@@ -227,8 +227,8 @@ function refusalOf(from: string, to: string, draft: Draft): Refusal | undefined 
 	if (draft.id !== undefined && !isUuid(draft.id)) {
 		return refuse("invalid", `the id ${JSON.stringify(draft.id.slice(0, 60))} is not a UUID`);
 	}
+	if (fits(draft.body, maxBodyBytes)) return undefined;
 	const bytes = Buffer.byteLength(draft.body);
-	if (bytes <= maxBodyBytes) return undefined;
 	return refuse("too_large", `the text has ${bytes} bytes, more than the limit of ${maxBodyBytes}`);
 }
 
@@ -341,12 +341,21 @@ export function createSafe(disk: Disk, path: string, content: string | Uint8Arra
 
 /** Nothing is sent that its reader would set aside. */
 function unreadableBecause(envelope: Envelope, content: string | Uint8Array): Refusal | undefined {
-	const bytes = Buffer.byteLength(content);
-	if (bytes > maxEnvelopeBytes)
+	if (!fits(content, maxEnvelopeBytes)) {
+		const bytes = Buffer.byteLength(content);
 		return refuse("too_large", `the mail has ${bytes} bytes, more than ${maxEnvelopeBytes}`);
+	}
 	const invalid = invalidBecause(envelope);
 	return invalid === undefined ? undefined : refuse("invalid", invalid);
 }
+
+/** Whether a text has at most so many bytes in UTF-8. The bytes of a short one are not counted. */
+function fits(content: string | Uint8Array, maxBytes: number): boolean {
+	return content.length * maxBytesOfUnit <= maxBytes || Buffer.byteLength(content) <= maxBytes;
+}
+
+/** Most bytes that UTF-8 makes of one UTF-16 code unit. */
+const maxBytesOfUnit = 3;
 
 function syncFolders(disk: Disk, folders: readonly string[]): void {
 	for (const folder of folders) disk.syncFolder(folder);
