@@ -51,13 +51,31 @@ export type Box = Exclude<keyof Boxes, "folder">;
 
 const allBoxes: readonly Box[] = ["tmp", "new", "cur", "sent"];
 
+/** Whether a folder holds nothing. Throws the disk's errors. */
+export function isEmpty(disk: Disk, folder: string): boolean {
+	for (const _ of disk.walk(folder)) return false;
+	return true;
+}
+
 /** Removes a folder with all that is in it; links are not followed. Throws the disk's errors. Undefined is a place to pause. */
 export function* removeTree(disk: Disk, folder: string): Generator<undefined> {
-	for (const name of disk.list(folder)) {
-		yield undefined;
-		const path = join(folder, name);
-		if (disk.entry(path) === "folder") yield* removeTree(disk, path);
-		else disk.remove(path);
+	// In parts: to list a box that has grown old takes long, and a walk may miss names while others are removed.
+	for (let names = someOf(disk, folder); names.length > 0; names = someOf(disk, folder)) {
+		for (const name of names) {
+			yield undefined;
+			const path = join(folder, name);
+			if (disk.entry(path) === "folder") yield* removeTree(disk, path);
+			else disk.remove(path);
+		}
 	}
 	disk.removeFolder(folder);
 }
+
+function someOf(disk: Disk, folder: string): string[] {
+	const names: string[] = [];
+	for (const name of disk.walk(folder)) if (names.push(name) === maxAtOnce) break;
+	return names;
+}
+
+/** Names of a folder that are read in one go. */
+const maxAtOnce = 1000;

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { isUuid } from "./address.ts";
-import { type Box, boxesOf, mailsIn, makeBoxes } from "./boxes.ts";
+import { type Box, boxesOf, isEmpty, mailsIn, makeBoxes } from "./boxes.ts";
 import { callFolders } from "./call-store.ts";
 import { type Delivered, type Draft, deliver, hasArrived, type Refusal, type Sender, sentBefore } from "./deliver.ts";
 import { type Disk, errorCode, errorMessage, errorReason, quietly, UnfitError } from "./disk.ts";
@@ -247,11 +247,6 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 		disk.remove(markOf(name));
 	}
 
-	function isEmpty(folder: string): boolean {
-		for (const _ of disk.walk(folder)) return false;
-		return true;
-	}
-
 	/** Where that cannot be seen it is taken to: the next look tells. */
 	function stillWaits(name: string): boolean {
 		try {
@@ -379,7 +374,7 @@ export function openMailbox(options: MailboxOptions): Mailbox {
 			const { folder, new: inbox, cur } = boxesOf(root, other);
 			const waiting = mailsIn(disk, inbox).length;
 			// Others make folders, and change all boxes but this one: only what it did itself counts.
-			const own = [join(folder, "state.json"), ...(isEmpty(cur) ? [] : [cur])];
+			const own = [join(folder, "state.json"), ...(isEmpty(disk, cur) ? [] : [cur])];
 			return { waiting, lastActiveMs: Math.max(...own.map((path) => disk.changed(path) ?? 0)) || undefined };
 		},
 		isKnown: (other) => disk.entry(boxesOf(root, other).folder) === "folder",

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { boxesOf, makeBoxes } from "./boxes.ts";
+import { boxesOf, isEmpty, makeBoxes } from "./boxes.ts";
 import type { Disk } from "./disk.ts";
 
 /** The empty file that says that a mailbox folder is a program's, and no Pi session's. */
@@ -22,7 +22,7 @@ export function takeForProgram(disk: Disk, root: string, address: string): boole
 	// What others have sent to the address before says nothing of whose it is.
 	const isSessions =
 		disk.entry(join(boxes.folder, "state.json")) !== undefined ||
-		[boxes.cur, boxes.sent].some((box) => disk.entry(box) === "folder" && disk.list(box).length > 0);
+		[boxes.cur, boxes.sent].some((box) => disk.entry(box) === "folder" && !isEmpty(disk, box));
 	if (isSessions) return false;
 	makeBoxes(disk, boxes);
 	try {

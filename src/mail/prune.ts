@@ -221,7 +221,12 @@ function* joinBox(
 	const from = join(aside, box);
 	if (disk.entry(from) !== "folder") return;
 	disk.ensureFolder(join(folder, box));
-	for (const name of disk.list(from).filter(isMeant)) {
+	const names: string[] = [];
+	for (const name of disk.walk(from)) {
+		yield undefined;
+		if (isMeant(name)) names.push(name);
+	}
+	for (const name of names) {
 		yield undefined;
 		const isTaken = disk.entry(join(folder, box, name)) !== undefined;
 		// Names are a hint: another mail may have this one. Elsewhere it is the same file, or a copy.

@@ -139,6 +139,16 @@ function closedSession(address = gone): void {
 	mailbox.saveState();
 }
 
+const aside = (address = gone) => `.pruning.${address}.${randomUUID()}`;
+
+/** The same, moved aside by a process that ended in the middle. */
+function layAside(address = gone): string {
+	closedSession(address);
+	const moved = join(root.path, aside(address));
+	nodeDisk().rename(root.boxes(address).folder, moved);
+	return moved;
+}
+
 /** The files of a session that has ended, besides its unread mail and what can be rebuilt. */
 function kept(address = gone): string[] {
 	return [...root.names(address, "cur"), ...root.names(address, "sent")];
@@ -401,13 +411,60 @@ describe("PSM-090, I-PSM-2 stays, even when a person asks to prune", () => {
 	});
 });
 
+describe("L6 an old mailbox of thousands of mails holds nobody up", () => {
+	/** Most names that were read from one step to the next. */
+	function mostNames(changed: Partial<PruneOptions>): number {
+		let most = 0;
+		let names = 0;
+		const disk: Disk = {
+			...clocked,
+			list(folder) {
+				const found = clocked.list(folder);
+				names += found.length;
+				return found;
+			},
+			*walk(folder) {
+				for (const name of clocked.walk(folder)) {
+					names++;
+					yield name;
+				}
+			},
+		};
+		for (const _ of prune(optionsOf({ ...changed, disk }))) {
+			most = Math.max(most, names);
+			names = 0;
+		}
+		return most;
+	}
+
+	const lay = (folder: string) => {
+		for (let n = 0; n < 2500; n++) writeFileSync(join(folder, `${n}.json`), "");
+	};
+
+	test("while it is removed", () => {
+		closedSession();
+		lay(root.boxes(gone).cur);
+		expect(mostNames(byCommand)).toBeLessThan(1100);
+		expect(rootNames()).toEqual([]);
+	});
+
+	test("while it is joined with the one that was made since", () => {
+		const moved = layAside();
+		lay(join(moved, "cur"));
+		writeFileSync(join(moved, "new", "x.json"), "");
+		deliver();
+		expect(mostNames({})).toBeLessThan(1100);
+		expect([rootNames(), root.names(gone, "cur").length]).toEqual([[gone], 2501]);
+	});
+});
+
 describe("PSM-091 one that cannot be looked into or removed does not stop the others", () => {
 	/** Two folders besides the one with the trouble, one before and one after it in every order. */
 	const others = ["00000000-0000-7000-8000-000000000001", "ffffffff-0000-7000-8000-000000000001"];
 
 	test.each(
 		faultCodes.flatMap((code) =>
-			(["list", "walk", "remove", "removeFolder", "rename", "entry"] as const).map((name) => [name, code] as const),
+			(["walk", "remove", "removeFolder", "rename", "entry"] as const).map((name) => [name, code] as const),
 		),
 	)("%s fails with %s", (name, code) => {
 		for (const address of [...others, gone]) closedSession(address);
@@ -442,15 +499,6 @@ describe("PSM-091 one that cannot be looked into or removed does not stop the ot
 });
 
 describe("PSM-091 what a process left that ended in the middle", () => {
-	const aside = (address = gone) => `.pruning.${address}.${randomUUID()}`;
-
-	function layAside(address = gone): string {
-		closedSession(address);
-		const moved = join(root.path, aside(address));
-		nodeDisk().rename(root.boxes(address).folder, moved);
-		return moved;
-	}
-
 	test("is removed, whatever its age", () => {
 		layAside();
 		expect(pass()).toEqual({ removed: [gone], warnings: [] });
@@ -741,7 +789,7 @@ describe("PSM-091 what happens during a pass", () => {
 			let started: boolean | undefined;
 			let done = 0;
 			const disk = watchedDisk(({ name, paths }) => {
-				hasBegun ||= name === "list" && paths[0]?.includes("/.pruning.") === true;
+				hasBegun ||= name === "walk" && /\/\.pruning\.[^/]*$/.test(paths[0] ?? "");
 				if (++done !== n) return;
 				started = !hasBegun;
 				judged.set(gone, "running");
