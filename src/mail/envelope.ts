@@ -150,8 +150,9 @@ export function serialiseEnvelope(envelope: Envelope): Buffer {
  * The same, as a text while that is short, which a disk encodes on the way. A large body is encoded piece by piece into one
  * buffer: it is held as few times as can be.
  */
-export function contentOf({ body, ...fields }: Envelope): string | Buffer {
-	if (body.length <= maxWhole) return `${JSON.stringify({ ...fields, body })}\n`;
+export function contentOf(envelope: Envelope): string | Buffer {
+	if (envelope.body.length <= maxWhole) return `${JSON.stringify(envelope)}\n`;
+	const { body, ...fields } = envelope;
 	const head = `${JSON.stringify(fields).slice(0, -1)},"body":"`;
 	// Longer than needed: memory that nobody touches costs nothing.
 	const bytes = Buffer.allocUnsafe(maxEscapedBytes * (head.length + body.length) + tail.length);
