@@ -1,8 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { openMail } from "../src/library.ts";
 import { packAndInstall } from "./support/install.ts";
 import { atCleanUp, cleanUp, environment, eventually, type Home, makeHome, repository, run } from "./support/pi.ts";
 
@@ -93,6 +94,27 @@ member.close();`;
 	clock.kill("SIGTERM");
 	expect(await ended).toEqual([0, null]);
 	expect(await list()).not.toContain("clock");
+});
+
+test("a member that was closed refuses, and leaves nothing", async () => {
+	const mail = openMail({ env: environment(home) });
+	const member = (name?: string) => {
+		const joined = mail.join(name === undefined ? {} : { name });
+		if (!joined.ok) throw new Error(joined.message);
+		return joined.member;
+	};
+	const reader = member("reader");
+	const passing = member();
+	expect(passing.send({ to: "reader", kind: "message", body: "first" }).ok).toBe(true);
+	passing.close();
+	const refusal = { ok: false, code: "closed", message: "Nothing was done: this member was closed; join again." };
+	expect(passing.send({ to: "reader", kind: "message", body: "second" })).toEqual(refusal);
+	expect(await passing.ask({ to: "reader", message: "third" })).toEqual(refusal);
+	passing.close();
+	expect(readdirSync(mail.root).filter((name) => name.startsWith("send-"))).toEqual([]);
+	expect(reader.inbox()).toEqual([expect.objectContaining({ envelope: expect.objectContaining({ body: "first" }) })]);
+	reader.close();
+	expect(reader.inbox()).toEqual(refusal);
 });
 
 test("PSM-095 an extension that is typed with the hooks type-checks beside Pi's own types", async () => {

@@ -76,7 +76,10 @@ export interface Member {
 	 * until then the process goes on.
 	 */
 	watch(look: () => void): () => void;
-	/** Ends the membership: the record goes, and a passing address with its folder. Never throws. */
+	/**
+	 * Ends the membership: the record goes, and a passing address with its folder. What is wanted of it from then on is refused
+	 * with `closed`. Never throws.
+	 */
 	close(): void;
 }
 
@@ -102,6 +105,7 @@ export interface MemberRefusal {
 		| "claimed"
 		| "waited_for"
 		| "old_session"
+		| "closed"
 		| "empty"
 		| "too_large"
 		| "undeliverable";
@@ -196,6 +200,7 @@ export function openMember({
 	};
 	let record: OwnRecord | undefined;
 	let opened: Mailbox | undefined;
+	let isClosed = false;
 	/** The ask that waits. */
 	let asking: Pick<Asks, "awaits"> | undefined;
 
@@ -264,6 +269,10 @@ export function openMember({
 		return refuse("old_session", "this Pi session runs an older version of pi-session-mail; restart Pi");
 	}
 
+	function closed(): MemberRefusal {
+		return refuse("closed", "this member was closed; join again");
+	}
+
 	/** How a waiting ask is seen by others. */
 	function presenceOf(askId: string) {
 		if (who.type !== "session") {
@@ -292,6 +301,7 @@ export function openMember({
 		signal,
 		onProgress,
 	}: ProgramAsk): Promise<AskOutcome | AskRefusal | MemberRefusal> {
+		if (isClosed) return closed();
 		const count = hopsOf(hops);
 		if (count === undefined) return oldSession();
 		if (asking !== undefined) {
@@ -452,6 +462,7 @@ export function openMember({
 	}
 
 	function attempt<T>(action: () => T): T | MemberRefusal {
+		if (isClosed) return closed();
 		try {
 			return action();
 		} catch (error) {
@@ -606,6 +617,7 @@ export function openMember({
 				if (who.type === "passing") removePassing(disk, root, address);
 			});
 			record = undefined;
+			isClosed = true;
 		},
 	};
 	return { ok: true, member };
