@@ -62,7 +62,7 @@ export default function sessionMail(
 		}
 		owners.set(ctx.sessionManager, owner);
 		if (!isRegistered) {
-			const unused = () => unusedPolicy(settings());
+			const unused = (at: ExtensionContext) => unusedPolicy(machine, at);
 			registerMailboxCommand(pi, { current, reasonOff, screen, diagnose, unused });
 			if (ctx.mode === "tui") registerShortcut();
 			if (settings().toolPolicy !== undefined || hasProjectPolicy(ctx))

@@ -75,8 +75,11 @@ export interface Engine {
 	recent(): CallView[];
 	/** Calls `listener` when a call has begun, said something, been detached or ended. The returned function ends that. */
 	watch(listener: () => void): () => void;
-	/** Ends all calls; those that are detached become mail as cancelled. */
-	close(): void;
+	/**
+	 * Ends all calls. Those that are detached become mail as cancelled. Unless the session goes on at once, one that nobody
+	 * has decided about stays open for the next start, which says that it was not made, or how it was decided meanwhile.
+	 */
+	close(goesOn: boolean): void;
 }
 
 interface LiveCall extends OpenCall {
@@ -403,12 +406,13 @@ export function createEngine(parts: CallsParts): Engine {
 			watchers.add(listener);
 			return () => watchers.delete(listener);
 		},
-		close() {
+		close(goesOn) {
 			const calls = [...live.values()];
 			for (const call of calls) {
-				if (call.outcome === undefined) {
+				const isLeft = !goesOn && call.isDetached && call.isUndecided;
+				call.controller.abort();
+				if (call.outcome === undefined && !isLeft) {
 					call.isCancelled = true;
-					call.controller.abort();
 					const why = call.isUndecided
 						? notMadeText(call.ticket ?? "")
 						: "the session was closed, or loaded its extensions again";

@@ -1,13 +1,14 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { errorMessage, nodeDisk } from "../mail/disk.ts";
 import { projectPolicy, type Settings } from "../mail/settings.ts";
+import { field } from "../mail/text.ts";
 import { noToolPolicy } from "../mail/tool-policy.ts";
 import { addPermission } from "../policy/add-permission.ts";
 import { pendingIn } from "../policy/all-tickets.ts";
 import { decideAtScreen } from "../policy/decide-as.ts";
 import { createGate, createGateWithoutMailbox, type Gate } from "../policy/gate.ts";
 import type { InForceParts } from "../policy/in-force.ts";
-import { shownCall, shownTool, wholeCall } from "../policy/ticket-words.ts";
+import { lateRefusalText, shownCall, shownTool, wholeCall } from "../policy/ticket-words.ts";
 import { openTicketStore } from "../policy/tickets.ts";
 import { labelOf } from "../policy/wrappers.ts";
 import type { Calls, CallView, PolicyParts, PolicyProblem } from "../session/calls.ts";
@@ -34,6 +35,8 @@ interface Current {
 	gate: Gate;
 	session: PolicyParts;
 }
+
+const decidedText = "It was not made: the decision about it comes as mail.";
 
 /** `settings`: as they are now, from this file. `host` is Pi's own module. */
 export function createCalls(
@@ -134,19 +137,32 @@ export function createCalls(
 						},
 					),
 				decide: (id, isApproved, reason) => decideAtScreen(session, id, isApproved, reason),
-				notMade(ticket) {
-					const state = openTicketStore(session.disk, session.folder, session.now).find(ticket)?.state;
-					return state === "pending" ? notMadeText(ticket) : undefined;
+				notMade(id) {
+					const ticket = openTicketStore(session.disk, session.folder, session.now).find(id);
+					if (ticket === undefined) return undefined;
+					const { state, decision } = ticket;
+					if (state === "pending") return { text: notMadeText(id), isDecided: false };
+					if (state === "closed") {
+						if (decision?.action !== "cancel") return undefined;
+						// A process may have ended before it told the refusal. What was told is not told again.
+						const isTold = session.tell({ id, tool: field(ticket.tool), state: "decided" }, lateRefusalText(ticket));
+						if (!isTold) throw new Error(`its refusal ${id} cannot be told`);
+					}
+					return { text: decidedText, isDecided: true };
 				},
 				explain: (tool, args) => (context === undefined ? [] : gate.explain({ tool, args }, context)),
 				problems() {
 					if (context === undefined) return problems;
-					const tools = pi.getAllTools().map(({ name }) => name);
-					return [...problems, ...suspendProblems(policy(), tools), ...gate.problems(context, tools, isWrapped)];
+					const all = pi.getAllTools();
+					const tools = all.map(({ name }) => name);
+					const schemaOf = (tool: string) =>
+						isWrapped(tool) ? all.find(({ name }) => name === tool)?.parameters : undefined;
+					const known = { tools, isWrapped, schemaOf };
+					return [...problems, ...suspendProblems(policy(), tools), ...gate.problems(context, known)];
 				},
-				close() {
+				close(goesOn) {
 					gate.close();
-					engine.close();
+					engine.close(goesOn);
 					if (current?.engine === engine) current = undefined;
 				},
 			};

@@ -183,7 +183,10 @@ export const commands = {
 	tickets: {
 		usage: "[--watch]",
 		summary: "list the calls of models that wait for a decision",
-		detail: ["A line for each: ticket, session, tool, arguments, age, and what is asked."],
+		detail: [
+			"A line for each: ticket, session, tool, arguments, age, and what is asked.",
+			"With --watch a line more for each that is decided about; with --json that is the same object, whose state is then approved, refused (also when it was stopped, or nobody decided in time) or gone.",
+		],
 		options: {
 			watch: {
 				type: "boolean",

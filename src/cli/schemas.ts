@@ -103,6 +103,7 @@ export const schemas = {
 				arguments: z.string(),
 				message: z.string(),
 				since: z.string(),
+				state: z.enum(["pending", "approved", "refused", "gone"]),
 			}),
 		),
 	}),

@@ -30,8 +30,8 @@ export async function tickets(call: Call): Promise<number> {
 			? out.printJson(printedOf(pending))
 			: out.print(pending.map((ticket) => lineOf(ticket, machine)).join("\n"));
 	if (call.has("watch")) {
-		// What waits is read as a list; how it was decided is for people.
-		const tell = (ticket: Ticket) => (out.isJson ? Promise.resolve(true) : out.print(decisionLine(ticket)));
+		const tell = (ticket: Ticket) =>
+			out.isJson ? out.printJson(printedOf([ticket])) : out.print(decisionLine(ticket));
 		const decided = (id: string) => storeOf(machine, id)?.find(id);
 		return untilNobodyReads(() => pendingIn(machine, failed), decided, print, tell);
 	}
@@ -49,20 +49,20 @@ async function untilNobodyReads(
 	tell: (ticket: Ticket) => Promise<boolean>,
 ): Promise<number> {
 	const interrupt = untilInterrupted();
-	const met = new Set<string>();
+	const met = new Map<string, Ticket>();
 	try {
 		while (!interrupt.signal.aborted) {
 			const pending = look();
 			const found = pending.filter(({ id }) => !met.has(id));
-			for (const id of [...met]) {
+			for (const [id, known] of [...met]) {
 				if (pending.some((ticket) => ticket.id === id)) continue;
-				const ticket = decided(id);
+				const ticket = decided(id) ?? { ...known, state: "closed" };
 				// It could not be read now, with others of its session.
-				if (ticket?.state === "pending") continue;
+				if (ticket.state === "pending") continue;
 				met.delete(id);
-				if (ticket !== undefined && !(await tell(ticket))) return 0;
+				if (!(await tell(ticket))) return 0;
 			}
-			for (const { id } of found) met.add(id);
+			for (const ticket of found) met.set(ticket.id, ticket);
 			if (found.length > 0 && !(await print(found))) return 0;
 			await sleep(lookMs, undefined, { signal: interrupt.signal }).catch(() => {});
 		}
@@ -74,10 +74,12 @@ async function untilNobodyReads(
 
 const lookMs = 500;
 
-function printedOf(pending: readonly Ticket[]): Printed["tickets"] {
+function printedOf(found: readonly Ticket[]): Printed["tickets"] {
 	return {
-		tickets: pending.map(({ id, session, tool, arguments: args, message, since }) => {
-			return { id, session, tool, arguments: JSON.stringify(args), message, since: new Date(since).toISOString() };
+		tickets: found.map((ticket) => {
+			const { id, session, tool, arguments: args, message } = ticket;
+			const since = new Date(ticket.since).toISOString();
+			return { id, session, tool, arguments: JSON.stringify(args), message, since, state: stateOf(ticket) };
 		}),
 	};
 }
@@ -147,6 +149,11 @@ export async function policy(call: Call): Promise<number> {
 	if (out.isJson) await out.printJson(printed);
 	else await out.print(lines.join("\n"));
 	return 0;
+}
+
+function stateOf({ state, decision }: Ticket): Printed["tickets"]["tickets"][number]["state"] {
+	if (decision === undefined) return state === "pending" ? "pending" : "gone";
+	return decision.action === "resume" ? "approved" : "refused";
 }
 
 function lineOf({ id, session, tool, label, arguments: args, message, since }: Ticket, machine: Machine): string {

@@ -32,7 +32,7 @@ interface CommandParts {
 	screen: Pick<ScreenControl, "open">;
 	diagnose: (ctx: ExtensionContext) => Findings;
 	/** The policy that the settings have and the session has not. */
-	unused: () => PolicyProblem | undefined;
+	unused: (ctx: ExtensionContext) => PolicyProblem | undefined;
 }
 
 /**
@@ -240,7 +240,7 @@ function showPolicy(
 	typed: string,
 ): void {
 	if (calls === undefined) {
-		const problem = unused();
+		const problem = unused(ctx);
 		const text =
 			problem === undefined ? "No toolPolicy is set: every call is allowed" : `${problem.what}: ${problem.mend}`;
 		say(ctx, `${text}.`);

@@ -31,8 +31,8 @@ export interface EndedCall extends OpenCall {
 
 /**
  * The calls of one address. An open one has a file in `calls/` from before its model gets the turn back until its result is
- * mail; so what is there at a start was cut short by the end of its process. All methods but `listOpen` throw the disk's
- * errors.
+ * mail; so what is there at a start was cut short by the end of its process, or was not made, as nobody had decided about
+ * it. All methods but `listOpen` throw the disk's errors.
  */
 export interface CallStore {
 	open(call: OpenCall): void;

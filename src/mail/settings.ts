@@ -1,5 +1,5 @@
 import { homedir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { closest } from "fastest-levenshtein";
 import * as z from "zod/mini";
 import { type Disk, errorCode, errorMessage, UnfitError } from "./disk.ts";
@@ -83,7 +83,8 @@ export const defaultSettings: Settings = z.parse(settingsSchema, {});
 export interface SettingsFile {
 	/**
 	 * The settings as the file has them now. A missing file or key means the default, silently; what is broken means the
-	 * default with a warning (PSM-088, PSM-089). While somebody is saving the file, the last good settings hold. While a
+	 * default with a warning (PSM-088, PSM-089). While somebody is saving the file, the last good settings hold; of one that
+	 * was just removed, which may be a part of saving it, the last good policy for tools. While a
 	 * policy for tools is broken, or the file that has it, the last good one of this process holds; where there is none,
 	 * every call is asked about, unless the file can be read and has no policy.
 	 */
@@ -135,6 +136,15 @@ export function openSettings({ disk, file, now, warn }: SettingsOptions): Settin
 		return good;
 	}
 
+	/** The defaults; with the last good policy, where it may only be that an editor has removed the file to write it anew. */
+	function whileAbsent(): Settings {
+		const toolPolicy = whileSaved()?.toolPolicy;
+		// A link to the folder is followed.
+		const removed = toolPolicy && disk.changed(`${dirname(file)}/.`);
+		const isFresh = removed !== undefined && Math.abs(now() - removed) < savingMs;
+		return isFresh ? { ...defaultSettings, toolPolicy } : good(defaultSettings);
+	}
+
 	function good(settings: Settings): Settings {
 		lastRead.set(file, { good: settings, brokenSince: undefined });
 		return settings;
@@ -146,7 +156,7 @@ export function openSettings({ disk, file, now, warn }: SettingsOptions): Settin
 			try {
 				text = disk.read(file, maxSettingsBytes);
 			} catch (error) {
-				if (errorCode(error) === "ENOENT") return good(defaultSettings);
+				if (errorCode(error) === "ENOENT") return whileAbsent();
 				// `extension.js` looks into what is no file for settings, such as a link, and loads nothing where it has no policy.
 				const so = error instanceof UnfitError ? "so if it has a toolPolicy, " : undefined;
 				return instead(errorMessage(error), `${file} cannot be read`, true, so);
@@ -191,7 +201,7 @@ function hasPolicy(text: string): boolean {
 
 const fileName = "session-mail.json";
 const maxSettingsBytes = 64 * 1024;
-/** Some editors write a file in two steps: that long, a broken one may be one that is being saved. */
+/** Some editors write a file in two steps: that long, one that is broken or not there may be one that is being saved. */
 const savingMs = 2000;
 
 /** Every valid key of a settings object; the default, and a warning, for each that is not. */

@@ -6,7 +6,7 @@ import { field, pathField } from "../mail/text.ts";
 import type { PolicyParts } from "../session/calls.ts";
 import { askInDialog, type Said } from "./dialog.ts";
 import type { ToolCall } from "./pattern.ts";
-import { approverText, closedText, grantText, lapsedText, leftText, refusalText, theUser } from "./ticket-words.ts";
+import { approverText, closedText, grantText, lapsedText, lateRefusalText, leftText, theUser } from "./ticket-words.ts";
 import { type Decision, type NewTicket, openTicketStore, type Ticket } from "./tickets.ts";
 
 /** Who waits for decisions about the calls of a session, and what becomes of a decision that nobody waits for. */
@@ -17,12 +17,10 @@ export interface Approvals {
 	ask(ticket: NewTicket): Ticket;
 	/** Waits until a ticket is decided, the run is stopped, or the wait is put aside. */
 	wait(ticket: Ticket, ctx: ExtensionContext, how: HowToWait): Promise<Outcome>;
-	/** Uses the approval that was waited for, once. False when it was used, or told as mail. */
+	/** Uses the decision that was waited for, once. False when it was used, or told as mail. */
 	take(ticket: Ticket): boolean;
 	/** Uses an approval that nobody waited for. */
 	takeGrant(call: ToolCall): boolean;
-	/** What followed of a refusal is done. */
-	close(ticket: Ticket): void;
 	/** The call that was asked about is not made. */
 	withdraw(ticket: Ticket): void;
 	/** Puts the waits aside whose calls cannot be handed back. */
@@ -127,7 +125,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		const { signal } = closing;
 		const close = () => {
 			const stillWaits = !over.aborted || (over.reason === "put aside" && !isOver);
-			if (!signal.aborted && stillWaits) session.notify(closedText(ticket));
+			if (!signal.aborted && stillWaits) session.notify(closedText(ticket, over.aborted || isBack?.aborted === true));
 			closing.abort();
 		};
 		over.addEventListener("abort", close);
@@ -213,7 +211,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		// Another process, which waits for it, has used it.
 		if (!store.giveOver(ticket.id)) return false;
 		const isApproved = ticket.decision?.action === "resume";
-		if (!say(ticket, isApproved ? grantText(ticket) : refusalText(ticket))) return false;
+		if (!say(ticket, isApproved ? grantText(ticket) : lateRefusalText(ticket))) return false;
 		if (!isApproved || ticket.resume === "use_decision_as_tool_result") store.close(ticket.id);
 		return true;
 	}
@@ -274,13 +272,6 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		takeGrant({ tool, args }) {
 			expire();
 			return store.takeGrant(tool, args) !== undefined;
-		},
-		close({ id }) {
-			try {
-				store.close(id);
-			} catch {
-				// It is removed in time.
-			}
 		},
 		withdraw({ id }) {
 			if (!cancel(id, "the call was not made")) track(id, undefined);

@@ -33,7 +33,7 @@ export async function askInDialog(
 	let showsAll = false;
 	for (;;) {
 		const size = terminalSize();
-		const all = choicesFor(ticket);
+		const all = choicesFor(ticket, pattern);
 		// Where not all of them leave room for the call, the rarer ones come after one more key.
 		const isShort = !showsAll && !hasRoom(all.length, size);
 		const ways = isShort
@@ -78,12 +78,11 @@ export async function askInDialog(
 }
 
 /** The first one decides nothing: an Enter that was meant for the editor may come when the dialog has just opened. */
-function choicesFor(ticket: Ticket): string[] {
-	const { resume, response, asker } = ticket;
+function choicesFor({ resume, response, asker }: Ticket, pattern: string | undefined): string[] {
 	// A decision that has to bring something along cannot be made here.
 	if (resume !== "replay_tool_call" || response !== undefined) return [decideLater, no, noBecause];
 	// No rule of the person's settings keeps a hook, or a project, from asking.
-	const isForGood = asker !== "project" && patternOf(ticket) !== undefined;
+	const isForGood = asker !== "project" && pattern !== undefined;
 	const lasting = asker === "hook" ? [] : isForGood ? [forSession, always] : [forSession];
 	return [decideLater, once, ...lasting, no, noBecause];
 }
@@ -105,13 +104,16 @@ function questionOf(ticket: Ticket): Question {
 
 /** The pattern of calls with these arguments; undefined when none of the settings can say that. */
 function patternOf({ tool, arguments: args }: Ticket): string | undefined {
-	const fields = typeof args === "object" && args !== null ? Object.entries(args) : [];
+	const given = typeof args === "object" && args !== null ? args : {};
+	// One of very many arguments is too long, whatever they are.
+	if (Object.keys(given).length > maxPatternLength) return undefined;
+	const fields = Object.entries(given);
 	const conditions = fields.map(([name, value]) => {
 		const text = typeof value === "string" ? value : JSON.stringify(value);
 		return `${name}="${text.replace(/["\\]/g, "\\$&")}"`;
 	});
 	const pattern = conditions.length === 0 ? tool : `${tool}(${conditions.join(", ")})`;
 	// In a pattern a name with a dot or a star means something else.
-	const isSaid = fields.every(([name]) => /^[\w$-]+$/.test(name)) && parsePattern(pattern).ok;
-	return isSaid && pattern.length <= maxPatternLength ? pattern : undefined;
+	const isSaid = pattern.length <= maxPatternLength && fields.every(([name]) => /^[\w$-]+$/.test(name));
+	return isSaid && parsePattern(pattern).ok ? pattern : undefined;
 }

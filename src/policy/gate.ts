@@ -15,7 +15,7 @@ import { defaultTicketTtlHours, type Wrapper } from "../mail/tool-policy.ts";
 import type { PolicyParts, PolicyProblem } from "../session/calls.ts";
 import { createApprovals, type HowToWait } from "./approvals.ts";
 import { askAllBefore, contentOf, type HookParts, isOfHook, tellAllAfter, toolCaller } from "./hooks.ts";
-import { createInForce, type InForceParts } from "./in-force.ts";
+import { createInForce, type InForceParts, type KnownTools } from "./in-force.ts";
 import { isEqual } from "./json.ts";
 import type { ToolCall } from "./pattern.ts";
 import type { Verdict } from "./permissions.ts";
@@ -56,7 +56,7 @@ export interface Gate {
 	/** Ends the waits for decisions: the calls go on waiting by themselves. */
 	interrupt(): void;
 	/** What of the policy cannot be done. */
-	problems(ctx: ExtensionContext, tools: readonly string[], isWrapped: (tool: string) => boolean): PolicyProblem[];
+	problems(ctx: ExtensionContext, tools: KnownTools): PolicyProblem[];
 	/** The tools of which every call is denied. */
 	denied(ctx: ExtensionContext, tools: readonly string[]): string[];
 	close(): void;
@@ -250,28 +250,32 @@ export function createGate(parts: GateParts): Gate {
 		return outerOf(id)?.signal ?? ctx.signal;
 	}
 
-	/** What becomes of a decided call, and that its approval is used. */
+	/** What becomes of a decided call, and that its decision is used. */
 	function used(
 		ctx: ExtensionContext,
 		ticket: Ticket,
 		call: ToolCall,
 	): { problem: string } | { result: ToolResult } | { args: unknown } {
-		const { decision: made, resume } = ticket;
-		if (made?.action !== "resume") {
-			approvals.close(ticket);
-			return { problem: refusalText(ticket) };
+		try {
+			const { decision: made, resume } = ticket;
+			const elsewhere = { problem: "This call was not made: its decision came as mail, or was used before." };
+			// Without a decision its ticket is gone: nobody else tells of it.
+			if (made === undefined) return { problem: refusalText(ticket) };
+			if (made.action === "cancel") return approvals.take(ticket) ? { problem: refusalText(ticket) } : elsewhere;
+			const { payload } = made;
+			const args = resume === "pass_decision_to_tool" ? payload : call.args;
+			// The rules may have changed meanwhile: what is denied now stays denied (AWK-014).
+			inForce.readAgain();
+			const verdict = inForce.verdict({ tool: call.tool, args }, ctx);
+			if (!approvals.take(ticket)) return elsewhere;
+			if (verdict.behavior === "deny") return { problem: deniedText(call.tool, verdict) };
+			if (resume === "use_decision_as_tool_result") {
+				return { result: { content: contentOf(payload), details: undefined } };
+			}
+			return { args };
+		} catch (error) {
+			return { problem: untoldText(error) };
 		}
-		const { payload } = made;
-		const args = resume === "pass_decision_to_tool" ? payload : call.args;
-		// The rules may have changed meanwhile: what is denied now stays denied (AWK-014).
-		inForce.readAgain();
-		const verdict = inForce.verdict({ tool: call.tool, args }, ctx);
-		if (!approvals.take(ticket)) return { problem: "The approval of this call was used before, or came as mail." };
-		if (verdict.behavior === "deny") return { problem: deniedText(call.tool, verdict) };
-		if (resume === "use_decision_as_tool_result") {
-			return { result: { content: contentOf(payload), details: undefined } };
-		}
-		return { args };
 	}
 
 	/** Pi knows no result of a call that is not made but an error: a wrapped tool gives it, and of others its message is changed. */
@@ -359,10 +363,10 @@ export function createGate(parts: GateParts): Gate {
 		explain: inForce.explain,
 		takeInLeft: approvals.takeInLeft,
 		interrupt: approvals.interrupt,
-		problems(ctx, tools, isWrapped) {
+		problems(ctx, tools) {
 			const count = failures.before + failures.after;
 			return [
-				...inForce.problems(ctx, tools, isWrapped),
+				...inForce.problems(ctx, tools),
 				...[...lost].map((tool) => ({
 					what: `what was answered in place of a call of ${field(tool)} reached the script or call that made it as an error: Pi gives no other way`,
 					mend: "leave such calls to the model itself",

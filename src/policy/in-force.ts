@@ -12,6 +12,7 @@ import {
 	type Policy,
 	permissionsOf,
 	ruleProblems,
+	rulesForNoArgument,
 	rulesForNoTool,
 	type Verdict,
 } from "./permissions.ts";
@@ -34,10 +35,20 @@ export interface InForce {
 	allowCall(call: ToolCall): void;
 	/** Which rule decides about a call, as lines for people. */
 	explain(call: ToolCall, ctx: ExtensionContext): string[];
-	/** What of it cannot be done. */
-	problems(ctx: ExtensionContext, tools: readonly string[], isWrapped: (tool: string) => boolean): PolicyProblem[];
+	/** What of it cannot be done for the tools that there are. */
+	problems(ctx: ExtensionContext, tools: KnownTools): PolicyProblem[];
 	/** The tools of which every call is denied. */
 	denied(ctx: ExtensionContext, tools: readonly string[]): string[];
+}
+
+/** What is known of the tools that there are. */
+export interface KnownTools {
+	/** Their names. */
+	tools: readonly string[];
+	/** Whether it is one of Pi's own that is wrapped. */
+	isWrapped: (tool: string) => boolean;
+	/** The JSON Schema of its arguments, where they are known for certain. */
+	schemaOf: (tool: string) => unknown;
 }
 
 export interface InForceParts {
@@ -101,12 +112,13 @@ export function createInForce(parts: InForceParts): InForce {
 			const lines = explain(compiled, call, shownTool(call.tool, labelOf(policy.wrappers ?? [], call.tool)));
 			return isAllowedCall(call) ? [...lines, "It was allowed for the session: it is not asked about."] : lines;
 		},
-		problems(ctx, tools, isWrapped) {
+		problems(ctx, { tools, isWrapped, schemaOf }) {
 			const { policy, compiled } = current(ctx);
 			const { wrappers = [] } = policy;
 			return [
 				...ruleProblems(compiled),
 				...rulesForNoTool(compiled, tools),
+				...rulesForNoArgument(compiled, schemaOf),
 				...wrapperProblems(wrappers, tools, isWrapped),
 				...toolHooks(wrappers, isWrapped),
 			];

@@ -45,6 +45,8 @@ export interface Pattern {
 	readonly tools: string;
 	/** The more exact the higher: any argument counts more than the name of the tool, more of them more than fewer. */
 	readonly specificity: number;
+	/** The paths of the arguments that it names, such as `edits.0.newText`. */
+	readonly paths: readonly string[];
 	/** Whether it depends on the arguments which calls of a tool fit. */
 	readonly isOfArguments: boolean;
 	/** Whether it is about this tool. */
@@ -72,6 +74,7 @@ export function parsePattern(text: string): ParsedPattern {
 				text,
 				tools: name,
 				specificity: weight + conditions.reduce((sum, condition) => sum + argumentWeight * condition.weight, 0),
+				paths: conditions.flatMap(({ path }) => path ?? []),
 				isOfArguments: conditions.length > 0,
 				fitsArguments: (call) => allOf(conditions.map(({ fits }) => fits(call))),
 			},
@@ -188,8 +191,9 @@ interface Matcher {
 	weight: number;
 }
 
-/** A test of an argument of a call. */
+/** A test of an argument of a call, which stands at a path where it is named. */
 interface Condition {
+	path?: string;
 	fits: (call: ToolCall) => Fit;
 	weight: number;
 }
@@ -292,7 +296,7 @@ function fieldCondition(path: string, operator: string, quoted: string): Conditi
 	const { fits, weight } =
 		operator === "=" ? exactMatcher(text) : operator === "~" ? globMatcher(text) : regexMatcher(text);
 	const keys = path.split(".");
-	return { weight, fits: ({ args }) => fits(valuesAt(args, keys).map(textOf)) };
+	return { path, weight, fits: ({ args }) => fits(valuesAt(args, keys).map(textOf)) };
 }
 
 /** What lies at a path; several for one with a `*`. */

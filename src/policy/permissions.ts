@@ -2,6 +2,7 @@ import { nearestOf } from "../mail/slips.ts";
 import { field } from "../mail/text.ts";
 import type { PermissionRule, Permissions, ToolPolicy } from "../mail/tool-policy.ts";
 import type { PolicyProblem } from "../session/calls.ts";
+import { isRecord } from "./json.ts";
 import {
 	all,
 	createRegexRunner,
@@ -48,8 +49,9 @@ export function compile(
 		if (parsed.ok) return { ...parsed.pattern, rule, name, index, behavior: rule.behavior, problem: undefined };
 		const { specificity, fitsTool } = parsed.tool ?? { specificity: 0, fitsTool: () => true };
 		const fitsArguments = () => true;
-		const broken = { specificity, fitsTool, fitsArguments, tools: "", isOfArguments: false, behavior: "deny" } as const;
-		return { ...broken, rule, name, index, problem: field(parsed.problem, maxShown) };
+		const none = { tools: "", paths: [], isOfArguments: false };
+		const problem = field(parsed.problem, maxShown);
+		return { ...none, specificity, fitsTool, fitsArguments, rule, name, index, behavior: "deny", problem };
 	});
 	// The first that fits decides.
 	rules.sort((a, b) => rank[a.behavior] - rank[b.behavior] || b.specificity - a.specificity || a.index - b.index);
@@ -128,6 +130,47 @@ export function rulesForNoTool(policy: Policy, tools: readonly string[]): Policy
 			.filter((rule) => rule.problem === undefined && !used.has(rule))
 			.map(({ name, tools: meant }) => ({ ...noSuchTool(name, meant, tools), mend }));
 	});
+}
+
+/** The rules that name an argument which their tool does not have. `schemaOf` says the JSON Schema of a tool's arguments where it is known. */
+export function rulesForNoArgument(policy: Policy, schemaOf: (tool: string) => unknown): PolicyProblem[] {
+	return policy.layers.flatMap((layer) =>
+		inOrder(layer.rules).flatMap(({ name, tools, paths, rule }): PolicyProblem[] => {
+			const schema = isOneTool(tools) ? schemaOf(tools) : undefined;
+			const slips = [...paths.map((path) => slipIn(schema, path)), colonIn(schema, rule.pattern)];
+			return slips.flatMap((slip) => (slip === undefined ? [] : [{ what: `${name}, which ${slip}`, mend }]));
+		}),
+	);
+}
+
+/** What is wrong with the path of an argument, as a clause. */
+function slipIn(schema: unknown, path: string): string | undefined {
+	const keys = path.split(".");
+	const none = (meant: string[] | undefined) =>
+		`names an argument that its tool does not have: ${path}${meant === undefined ? "" : `; did you mean ${meant.join(".")}?`}`;
+	let at = schema;
+	for (const [index, key] of keys.entries()) {
+		if (!isRecord(at)) return undefined;
+		if (isRecord(at.properties) && key !== "*") {
+			const names = Object.keys(at.properties);
+			const nearest = nearestOf(key, names);
+			if (!names.includes(key)) return none(nearest === undefined ? undefined : keys.with(index, nearest));
+			at = at.properties[key];
+		} else {
+			if (isRecord(at.items) && !/^(?:\*|\d+)$/.test(key)) return none(keys.toSpliced(index, 0, "*"));
+			at = at.items;
+		}
+	}
+	return undefined;
+}
+
+/** That an argument is named with a colon, which makes it a part of the text that the main argument has to fit. */
+function colonIn(schema: unknown, pattern: string): string | undefined {
+	const key = /^[^(]+\(\s*([\w$-]+):\s/.exec(pattern)?.[1];
+	if (key === undefined || !isRecord(schema) || !isRecord(schema.properties)) return undefined;
+	const nearest = nearestOf(key, Object.keys(schema.properties));
+	if (nearest === undefined) return undefined;
+	return `takes "${key}:" for a part of the text that it looks for; did you mean ${nearest}~"…"?`;
 }
 
 /** What is said of something that is about none of the tools that there are; such as are not always there may be meant. */

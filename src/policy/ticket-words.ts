@@ -25,19 +25,24 @@ export function shownCall({ tool, label, arguments: args }: Pick<Ticket, "tool" 
 /** A whole call for a person: its main argument, and below it all others, with their line breaks. */
 export function wholeCall({ tool, label, arguments: args }: Pick<Ticket, "tool" | "label" | "arguments">): string {
 	const main = primaryArgument({ tool, args });
-	const all = valuesIn(args, []);
-	const mainAt = all.findIndex(([, value]) => value === main);
-	const others = all.filter((_, index) => index !== mainAt);
-	const name = shownTool(tool, label);
-	return [mainAt < 0 ? name : `${name}: ${main}`, ...others.map(([path, value]) => named(path, value))].join("\n");
+	const lines = [shownTool(tool, label)];
+	let hasMain = false;
+	addValues(args, undefined, (path, value) => {
+		if (value !== main || hasMain) lines.push(named(path, value));
+		else lines[0] += `: ${main}`;
+		hasMain ||= value === main;
+	});
+	return lines.join("\n");
 }
 
-/** The values in a call's arguments that hold no others, and where they are. */
-function valuesIn(value: unknown, path: readonly string[]): (readonly [path: string, value: string])[] {
-	const parts = typeof value === "object" && value !== null ? Object.entries(value) : [];
-	if (parts.length > 0) return parts.flatMap(([name, part]) => valuesIn(part, [...path, name]));
-	if (path.length === 0) return [];
-	return [[path.join("."), typeof value === "string" ? value : JSON.stringify(value)]];
+/** Says the values in a call's arguments that hold no others, and where they are. */
+function addValues(value: unknown, path: string | undefined, add: (path: string, value: string) => void): void {
+	const isText = typeof value === "string";
+	const names = isText ? [] : Object.keys(Object(value));
+	for (const name of names) {
+		addValues(Reflect.get(Object(value), name), path === undefined ? name : `${path}.${name}`, add);
+	}
+	if (names.length === 0 && path !== undefined) add(path, isText ? value : JSON.stringify(value));
 }
 
 function named(path: string, value: string): string {
@@ -53,6 +58,11 @@ export function refusalText({ tool, decision }: Ticket): string {
 	return `The call of ${field(tool)} was refused: ${who}${model}.${reason}`;
 }
 
+/** What a model reads of a refusal that nobody waits for. */
+export function lateRefusalText(ticket: Ticket): string {
+	return `${refusalText(ticket)}\nIt was not made: ${shownCall(ticket)}`;
+}
+
 /** What a model reads of an approval that nobody waits for. */
 export function grantText({ tool, decision, arguments: args, resume }: Ticket): string {
 	const who = field(decision?.by.who ?? "");
@@ -60,7 +70,7 @@ export function grantText({ tool, decision, arguments: args, resume }: Ticket): 
 		return `The call of ${field(tool)} was decided by ${who}. Its result:\n${JSON.stringify(decision?.payload)}`;
 	}
 	const wanted = resume === "pass_decision_to_tool" ? decision?.payload : args;
-	return `The call of ${field(tool)} was approved by ${who}. Make it again now, once, with exactly these arguments:\n${JSON.stringify(wanted)}`;
+	return `The call of ${field(tool)} was approved by ${who}. It was not made: make it again now, once, with exactly these arguments:\n${JSON.stringify(wanted)}`;
 }
 
 /** What a model reads of an approval that was not used in time. */
@@ -86,9 +96,10 @@ function startAndEnd(text: string): string {
 	return `${first}\n(Of ${text.length} characters ${text.length - maxToDecide} are left out here; the end is:)\n${last}`;
 }
 
-/** What the person reads whose dialog was closed. */
-export function closedText(ticket: Ticket): string {
-	return `This call still waits for your decision, and the model goes on: ${shownCall(ticket)}\n${whereText}`;
+/** What the person reads whose dialog was closed, by whether the model has its turn back. */
+export function closedText(ticket: Ticket, goesOn: boolean): string {
+	const model = goesOn ? "the model goes on" : "so does the model, since the call could not be put aside";
+	return `This call still waits for your decision, and ${model}: ${shownCall(ticket)}\n${whereText}`;
 }
 
 /** What the person reads at the start of a session whose calls wait since an earlier one. */

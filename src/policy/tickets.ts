@@ -87,7 +87,7 @@ export type Decided =
  *   <id>.closed.json     the ticket after its decision was used or told: the file gets this name
  *   .<id>.<random>.tmp   is being written, or its writer has ended meanwhile
  *
- * A decision is linked to its name, so one of several wins, also between processes. An approval is used by renaming
+ * A decision is linked to its name, so one of several wins, also between processes. A decision is used by renaming
  * the ticket, so one use of several wins, and after a crash it is either unused or gone; so is it given over to be told. Nothing is approved by a
  * start: what is there without a decision is pending, and is cancelled by `expire` in the end.
  *
@@ -111,8 +111,8 @@ export interface TicketStore {
 	 */
 	decide(id: string, decision: Decision): Decided;
 	/**
-	 * Uses the approval of one ticket, to make its call now: true for one caller, who closes it by this. False for one
-	 * that is told as mail. When it throws, the approval may be used up.
+	 * Uses the decision about one ticket, to make its call now or to tell its model of the refusal: true for one caller, who
+	 * closes it by this. False for one that is told as mail. When it throws, the decision may be used up.
 	 */
 	take(id: string): boolean;
 	/** Whoever waited for a decision does so no longer: it is told as mail. False when it was used, or is none yet. */
@@ -298,7 +298,7 @@ export function openTicketStore(disk: Disk, addressFolder: string, now: () => nu
 		listPending: () => open().filter(({ state }) => state === "pending"),
 		listDecided: () => open().filter(({ state }) => state === "decided"),
 		decide,
-		take: (id) => isApproved(id) && rename(id, "", ".closed"),
+		take: (id) => find(id)?.state === "decided" && rename(id, "", ".closed"),
 		giveOver(id) {
 			if (find(id)?.state !== "decided") return false;
 			return rename(id, "", ".told") || disk.entry(pathOf(id, ".told")) === "file";

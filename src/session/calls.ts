@@ -1,8 +1,11 @@
+import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { EndedCall, OpenCall } from "../mail/call-store.ts";
 import type { Disk } from "../mail/disk.ts";
 import type { CallOfResult } from "../mail/envelope.ts";
 import type { Running } from "../mail/running.ts";
-import type { Settings } from "../mail/settings.ts";
+import { openSettings, projectPolicy, projectSettingsPath } from "../mail/settings.ts";
+import { pathField } from "../mail/text.ts";
+import type { ToolPolicy } from "../mail/tool-policy.ts";
 
 /** A call, for whoever looks at it. */
 export interface CallView {
@@ -39,6 +42,14 @@ export interface PendingTicket {
 	since: number;
 }
 
+/** A call that was asked about and not made. */
+export interface NotMade {
+	/** That it was not made, and what comes of it. */
+	text: string;
+	/** It is decided about: the decision is told as mail, and says so. */
+	isDecided: boolean;
+}
+
 /** What of a policy for tools cannot be done: one sentence, and how to mend it. */
 export interface PolicyProblem {
 	what: string;
@@ -47,11 +58,21 @@ export interface PolicyProblem {
 	isMaybeMeant?: boolean;
 }
 
-/** The policy that a session does not have, which was started without one. A file that cannot be read now may have none. */
-export function unusedPolicy({ toolPolicy }: Settings): PolicyProblem | undefined {
-	if (toolPolicy === undefined || toolPolicy.brokenBecause?.endsWith("cannot be read") === true) return undefined;
+/** The person's policy, or that of the trusted project, of a session that was started without any: it has neither. */
+export function unusedPolicy(
+	{ disk, settingsFile, now }: { disk: Disk; settingsFile: () => string; now: () => number },
+	ctx: Pick<ExtensionContext, "cwd" | "isProjectTrusted">,
+): PolicyProblem | undefined {
+	const options = { disk, now, warn() {} };
+	const own = openSettings({ ...options, file: settingsFile() }).read().toolPolicy;
+	const ofProject = ctx.isProjectTrusted() ? projectPolicy(ctx.cwd, options) : undefined;
+	// A file that cannot be read now may have none.
+	const isSet = (policy: ToolPolicy | undefined) =>
+		policy !== undefined && policy.brokenBecause?.endsWith("cannot be read") !== true;
+	if (!isSet(own) && !isSet(ofProject)) return undefined;
+	const where = isSet(own) ? "" : ` in ${pathField(projectSettingsPath(ctx.cwd))}`;
 	return {
-		what: "toolPolicy is set, but this session was started without it, so none of it holds here",
+		what: `toolPolicy is set${where}, but this session was started without it, so none of it holds here`,
 		mend: "restart Pi; /reload is not enough",
 	};
 }
@@ -82,14 +103,14 @@ export interface Calls {
 	tickets(): PendingTicket[];
 	/** Decides about one of them, as the person at this session. Throws nothing. */
 	decide(id: string, isApproved: boolean, reason?: string): { ok: boolean; message: string };
-	/** Says that a call was not made, as long as its ticket waits; undefined after that. Throws the disk's errors. */
-	notMade(ticket: string): string | undefined;
+	/** What is known of a call by its ticket when it was not made; undefined once that is used. Throws the disk's errors. */
+	notMade(ticket: string): NotMade | undefined;
 	/** What decides about a call, and why, as lines for people. */
 	explain(tool: string, args: unknown): string[];
 	/** What of the settings cannot be done. */
 	problems(): readonly PolicyProblem[];
-	/** Ends all calls; those that are detached become mail as cancelled. */
-	close(): void;
+	/** Ends all calls; those that are detached become mail as cancelled, or at the next start, unless the session goes on at once. */
+	close(goesOn: boolean): void;
 }
 
 /** What calls need of their session. */

@@ -4,15 +4,14 @@ import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-a
 import { canonicalAddress, isAddress } from "../mail/address.ts";
 import { diagnose } from "../mail/doctor.ts";
 import { type Findings, inArea } from "../mail/finding.ts";
-import { openSettings } from "../mail/settings.ts";
 import { field, oneLine, pathField } from "../mail/text.ts";
-import { type PolicyProblem, unusedPolicy } from "./calls.ts";
+import { unusedPolicy } from "./calls.ts";
 import type { Machine, MailSession } from "./session.ts";
 
 /** What a session knows of itself, of its Pi and of its machine. */
 export interface SessionDiagnosis {
 	pi: Pick<ExtensionAPI, "getAllTools" | "getActiveTools">;
-	ctx: Pick<ExtensionContext, "mode" | "sessionManager">;
+	ctx: Pick<ExtensionContext, "cwd" | "isProjectTrusted" | "mode" | "sessionManager">;
 	machine: Machine;
 	/** The session that has the mailbox; without one, why there is none. */
 	session: Diagnosed | string;
@@ -52,18 +51,14 @@ function* examineSession({ ctx, session, machine }: SessionDiagnosis, address: s
 	if (session.isPaused) {
 		yield { level: "warning", what: "this session is paused: mail starts no turn", mend: "type /mailbox resume" };
 	}
-	for (const { what, mend } of session.calls?.problems() ?? unused(machine)) yield { level: "warning", what, mend };
+	const problems = session.calls?.problems() ?? [unusedPolicy(machine, ctx) ?? []].flat();
+	for (const { what, mend } of problems) yield { level: "warning", what, mend };
 	if (session.unwatchedBecause !== undefined) yield* examineWatch(session.unwatchedBecause);
 	const isWatched = ctx.mode === "tui" || ctx.mode === "rpc";
 	const how = isWatched
 		? "is watched for"
 		: "is looked for between two tool calls, since this is no interactive session";
 	return `this process receives the session's mail, which ${how}`;
-}
-
-function unused({ disk, settingsFile, now }: Machine): PolicyProblem[] {
-	const problem = unusedPolicy(openSettings({ disk, file: settingsFile(), now, warn: () => {} }).read());
-	return problem === undefined ? [] : [problem];
 }
 
 function* examineWatch(reason: string): Findings {

@@ -4,6 +4,7 @@ import { errorReason } from "../mail/disk.ts";
 import { type CallOfResult, maxBodyBytes } from "../mail/envelope.ts";
 import type { Mailbox } from "../mail/mailbox.ts";
 import { start } from "../mail/text.ts";
+import type { NotMade } from "./calls.ts";
 
 /** Makes mail to the session itself of how its calls ended. */
 export interface Results {
@@ -12,10 +13,10 @@ export interface Results {
 	/** Makes mail of what was decided about a call; false when the disk did not take it yet. Of one call once. */
 	tell(call: CallOfResult, text: string): boolean;
 	/**
-	 * Ends the calls that a process has left open; what is `isLive` goes on. `notMade` says so of one whose question still
-	 * waits. False when not all of them could be.
+	 * Ends the calls that a process has left open; what is `isLive` goes on. `notMade` says so of one that was asked about;
+	 * of one that is decided about, the decision is mail enough. False when not all of them could be.
 	 */
-	endLeft(isLive: (id: string) => boolean, notMade?: (ticket: string) => string | undefined): boolean;
+	endLeft(isLive: (id: string) => boolean, notMade?: (ticket: string) => NotMade | undefined): boolean;
 }
 
 interface ResultsParts {
@@ -68,10 +69,16 @@ export function createResults({ mailbox, store, now, warn }: ResultsParts): Resu
 			for (const open of store.listOpen(failed)) {
 				if (isLive(open.id)) continue;
 				try {
-					const text = open.ticket === undefined ? undefined : notMade(open.ticket);
-					const content: ResultPart[] = text === undefined ? [] : [{ type: "text", text }];
-					const ended = store.ended(open.id) ?? { ...open, state: "orphaned", finished: now(), content };
-					isDone = end(ended) && isDone;
+					const kept = store.ended(open.id);
+					// What has ended by itself says how, also that it was refused.
+					const isEnded = kept !== undefined && kept.state !== "orphaned";
+					const left = open.ticket === undefined || isEnded ? undefined : notMade(open.ticket);
+					const content: ResultPart[] = left === undefined ? [] : [{ type: "text", text: left.text }];
+					const ended = kept ?? { ...open, state: "orphaned", finished: now(), content };
+					if (left?.isDecided === true) {
+						store.keep(ended);
+						store.close(open.id);
+					} else isDone = end(ended) && isDone;
 				} catch (error) {
 					failed(error);
 				}

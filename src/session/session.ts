@@ -21,7 +21,7 @@ import type { Processes } from "../mail/process.ts";
 import { ensureRoot } from "../mail/root.ts";
 import { openRunning, type Running, type ShellWait } from "../mail/running.ts";
 import { recordPath } from "../mail/running-folder.ts";
-import { openSettings } from "../mail/settings.ts";
+import { openSettings, projectSettingsPath } from "../mail/settings.ts";
 import { signsFolder } from "../mail/signs.ts";
 import { dayMs } from "../mail/time.ts";
 import { mayWake } from "../mail/wake-on.ts";
@@ -185,9 +185,10 @@ export function openSession(
 	let runStart: { leaf: string | null } | undefined;
 	/** By a clock that nobody sets, as all pauses. */
 	let repliesNotBefore = 0;
-	/** Which mail may start a run, and when the file that says so was changed. */
+	/** Which mail may start a run. */
 	let { wakeOn, interruptFrom } = settings.read();
-	let settingsChanged: number | undefined;
+	/** When files of settings were changed, at the last look. */
+	const lastChanged = new Map<string, number | undefined>();
 	/** The asks that programs in this session's shell wait for, at the last look. */
 	let shellWaits: readonly ShellWait[] = [];
 	/** What the record says of this session's shell. */
@@ -294,7 +295,6 @@ export function openSession(
 		open: noteOpenCall,
 		end(call) {
 			const isDone = isOver || results.end(call);
-			if (isOver) guarded(() => store.close(call.id))();
 			// Later: whoever waits for this call hears of that first, and a session that ends starts no run for it.
 			setImmediate(guarded(pump));
 			return isDone;
@@ -388,18 +388,26 @@ export function openSession(
 		pump();
 	}
 
-	/** Keeps what others read of the settings true. */
-	function lookAtSettings(): void {
-		const changed = changedOrUnknown(disk, machine.settingsFile());
+	/** Whether a file may say something else than at the last look. */
+	function isNew(file: string): boolean {
+		const changed = changedOrUnknown(disk, file);
 		// One that was just changed may be half saved.
 		const isSettled = changed === undefined || Math.abs(now() - changed) > settlingMs;
-		if (changed === settingsChanged && isSettled) return;
-		settingsChanged = changed;
+		if (changed === lastChanged.get(file) && isSettled) return false;
+		lastChanged.set(file, changed);
+		return true;
+	}
+
+	/** Keeps what others read of the settings true. */
+	function lookAtSettings(): void {
+		const isOwnNew = isNew(machine.settingsFile());
+		if (calls === undefined && (isNew(projectSettingsPath(ctx.cwd)) || isOwnNew)) {
+			const unused = unusedPolicy(machine, ctx);
+			if (unused !== undefined) say(`${unused.what}: ${unused.mend}`);
+		}
+		if (!isOwnNew) return;
 		const before = JSON.stringify([wakeOn, interruptFrom]);
-		const read = settings.read();
-		({ wakeOn, interruptFrom } = read);
-		const unused = calls === undefined ? unusedPolicy(read) : undefined;
-		if (unused !== undefined) say(`${unused.what}: ${unused.mend}`);
+		({ wakeOn, interruptFrom } = settings.read());
 		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, interruptFrom });
 	}
 
@@ -428,6 +436,11 @@ export function openSession(
 			);
 			return false;
 		}
+	}
+
+	/** Nothing of them becomes mail. */
+	function forgetCalls(): void {
+		for (const { id } of store.listOpen(() => {})) store.close(id);
 	}
 
 	function lookForMail(): void {
@@ -596,7 +609,7 @@ export function openSession(
 	function end(keepRecord: boolean): void {
 		isClosed = true;
 		for (const cancel of cancels) cancel();
-		calls?.close();
+		calls?.close(false);
 		asks.close();
 		inbox.close();
 		gate.close();
@@ -718,7 +731,8 @@ export function openSession(
 		shutDown({ reason }) {
 			// Nobody will ever resume a session without a file.
 			isOver = reason !== "reload" && ctx.sessionManager.getSessionFile() === undefined;
-			guarded(() => calls?.close())();
+			guarded(() => calls?.close(reason === "reload"))();
+			if (isOver) guarded(forgetCalls)();
 			if (isOver) guarded(answers.settleEnd)();
 			if (isOwner && reason !== "reload") guarded(handover.end)();
 			guarded(() => saveState(mailbox.closeState))();

@@ -51,5 +51,5 @@ for (let call = 0; call < calls; call++) {
 	await work();
 	round.bare.push(performance.now() - begin);
 }
-engine.close();
+engine.close(false);
 finish(round);

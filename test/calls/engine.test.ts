@@ -310,18 +310,23 @@ describe("a call that is detached", () => {
 		expect(told(await decided)).toMatchObject({ status: "running", detached: "still running after 2 s" });
 	});
 
-	test("whose question waits when the session closes was not made, and says so", async () => {
+	test("whose question waits when the session closes stays open for the next start, which says that it was not made", async () => {
 		const waiting = (tool: string): Work => {
 			return (_signal, _onUpdate, turn) => turn.aside(() => new Promise(() => {}), { ...question, tool });
 		};
 		call(waiting("bash"), 0);
+		// Its model waits, and is told so at once.
+		const attached = call(waiting("bash"));
 		// A script that has begun, whose own call is asked about.
 		call(waiting("read"), 0);
 		await later(0);
 		expect(at.opened.map(({ ticket }) => ticket)).toEqual([undefined, undefined, "ticket-a"]);
-		engine.close();
+		engine.close(false);
+		await later(0);
+		expect(attached.error).toMatchObject({
+			message: "It was not made. The question ticket-a still waits: its decision comes as mail.",
+		});
 		expect(at.ended.map(({ content }) => content)).toEqual([
-			[{ type: "text", text: "It was not made. The question ticket-a still waits: its decision comes as mail." }],
 			[{ type: "text", text: "the session was closed, or loaded its extensions again" }],
 		]);
 	});
@@ -457,7 +462,7 @@ describe("a call that is detached", () => {
 		made.end("built");
 		await later(0);
 		at.takesEnd = true;
-		engine.close();
+		engine.close(false);
 		expect(at.ended).toMatchObject([{ state: "completed", content: [{ text: "built" }] }]);
 	});
 
@@ -730,7 +735,7 @@ describe("a wait", () => {
 	test.each<[string, (stop: AbortController) => void]>([
 		["interrupt", () => engine.interrupt()],
 		["stop", (stop) => stop.abort()],
-		["stop", () => engine.close()],
+		["stop", () => engine.close(false)],
 	])("ends by an %s", async (by, act) => {
 		const stop = new AbortController();
 		const woken = wait([], 60_000, stop.signal);
@@ -804,7 +809,7 @@ describe("the end of a session", () => {
 		call(detached.work, 0);
 		call(deaf.work, 0);
 		await later(0);
-		engine.close();
+		engine.close(false);
 		expect(at.ended.map(({ state }) => state)).toEqual(["cancelled", "cancelled"]);
 		await later(0);
 		expect([waited.isStopped, detached.isStopped, deaf.isStopped]).toEqual([true, true, true]);

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { nodeDisk } from "../../src/mail/disk.ts";
@@ -47,6 +47,36 @@ test("tickets --watch says how those were decided that it has shown", async () =
 	await eventually(() => watching.printed().includes("not now"));
 	expect(watching.printed()).toContain(`${yes}  bash  approved, by a person at a shell\n`);
 	expect(watching.printed()).toContain(`${no}  bash  refused, by a person at a shell: not now\n`);
+	watching.child.kill("SIGINT");
+	await watching.ended;
+});
+
+test("tickets --watch --json prints a line for each ticket that waits, and one when it is decided or gone", async () => {
+	home.session(bob, { name: "bob" });
+	const [yes, no, gone] = [ticketOf(bob, "ls"), ticketOf(bob, "rm x", 1000), ticketOf(bob, "make", 2000)];
+	const watching = home.start(["tickets", "--watch", "--json"]);
+	const states = () =>
+		watching
+			.printed()
+			.split("\n")
+			.slice(0, -1)
+			.flatMap((line) => JSON.parse(line).tickets.map((ticket: { id: string; state: string }) => ticket));
+	await eventually(() => states().length === 3);
+	const shown = { session: bob, tool: "bash", message: "really?", since: expect.any(String) };
+	expect(states()[0]).toEqual({ id: gone, ...shown, arguments: '{"command":"make"}', state: "pending" });
+	expect((await home.run(["approve", yes])).code).toBe(0);
+	expect((await home.run(["deny", no, "not", "now"])).code).toBe(0);
+	rmSync(join(home.root, bob, "tickets", `${gone}.json`));
+	await eventually(() => states().length === 6);
+	expect(
+		states()
+			.slice(3)
+			.toSorted((a, b) => (a.state < b.state ? -1 : 1)),
+	).toEqual([
+		{ id: yes, ...shown, arguments: '{"command":"ls"}', state: "approved" },
+		{ id: gone, ...shown, arguments: '{"command":"make"}', state: "gone" },
+		{ id: no, ...shown, arguments: '{"command":"rm x"}', state: "refused" },
+	]);
 	watching.child.kill("SIGINT");
 	await watching.ended;
 });

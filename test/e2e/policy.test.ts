@@ -255,6 +255,17 @@ test("a person is told which rule decides about a call, and why", async () => {
 	await eventually(() => pi.notifications().some((text) => text.startsWith("This call of bash is allowed")));
 });
 
+test("a rule that names an argument which Pi's own tool does not have is said at the start, with the one that was meant", async () => {
+	const home = homeWith(
+		rules(
+			{ pattern: 'bash(comand~"rm *")', behavior: "deny" },
+			{ pattern: 'edit(edits.*.newText~"*TODO*")', behavior: "ask" },
+		),
+	);
+	const pi = await startedPi({ home });
+	await eventually(() => pi.notifications().some((text) => text.endsWith("comand; did you mean command?")));
+});
+
 /** A home with an MCP server that keeps notes, whose tool the model calls by itself. */
 function homeWithServer(toolPolicy: object): Home & { note: string } {
 	const home = homeWith(toolPolicy);

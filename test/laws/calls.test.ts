@@ -2,6 +2,8 @@ import { existsSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import type { Draft } from "../../src/mail/deliver.ts";
+import { nodeDisk } from "../../src/mail/disk.ts";
+import { openTicketStore } from "../../src/policy/tickets.ts";
 import { createLedger, mailDetails } from "../../src/session/ledger.ts";
 import { faultCodes, type Operation } from "../support/disk.ts";
 import { later, useFakeMachine } from "../support/fake-machine.ts";
@@ -234,6 +236,26 @@ const scenarios: Scenario[] = [
 			expect(mails.filter((text) => text.includes("the process that ran it has ended"))).toHaveLength(1);
 		},
 	},
+	...(["resume", "cancel"] as const).map((action): Scenario => {
+		return {
+			title: `a start that finds a call that was decided about meanwhile: ${action}`,
+			settings: { toolPolicy: { permissions: { rules: [{ pattern: "bash", behavior: "ask", attachSeconds: 0 }] } } },
+			async act(world, pi, arm) {
+				await callBash(world, pi, 1);
+				await world.end("alice", "quit");
+				const store = openTicketStore(nodeDisk(), join(world.root, pi.address), Date.now);
+				const by = { kind: "person", who: "Ann" } as const;
+				store.decide(store.listPending()[0]?.id ?? "", { decision_id: "d", action, by, at: Date.now() });
+				arm();
+				await world.restart();
+				await later(2000);
+			},
+			check(_world, pi) {
+				const said = action === "resume" ? "was approved by Ann" : "was refused: by Ann";
+				expect(resultMails(pi)).toEqual([expect.stringContaining(said)]);
+			},
+		};
+	}),
 	{
 		title: "a pause by mail",
 		settings: {},

@@ -58,6 +58,9 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 	return { gate, ctx, run, call, store, warnings, told, notices, counts, dialogs, clock, folder };
 }
 
+/** That there is bash alone. */
+const known = (isWrapped: (tool: string) => boolean) => ({ tools: ["bash"], isWrapped, schemaOf: () => undefined });
+
 const textContent = (text: string) => [{ type: "text", text }];
 
 const hookSays: Record<string, object> = {
@@ -307,7 +310,12 @@ test("a hook that is a tool is said to be none for the tools of others", () => {
 	const { gate, ctx } = setUp({
 		wrappers: ["*", "bash"].map((tool) => ({ match: { tool }, before: { tool: "denies" } })),
 	});
-	expect(gate.problems(ctx, ["bash"], (tool) => tool === "bash")).toMatchObject([
+	expect(
+		gate.problems(
+			ctx,
+			known((tool) => tool === "bash"),
+		),
+	).toMatchObject([
 		{
 			what: "wrapper 1 (*) has a tool as a hook, which can be called only for Pi's own tools and calls by session_call_run: all others are denied",
 		},
@@ -337,6 +345,50 @@ test.each([
 		expect(other.store.takeGrant("mcp__a__b", {}) !== undefined).toBe(!isMade);
 	},
 );
+
+test.each([
+	["the one that waits for it", 1600],
+	["the other one", 1200],
+])("L2 of two processes on a session one tells of a refusal: first looks %s", async (_, at) => {
+	const waiting = setUp(asks);
+	const outcome = waiting.call("mcp__a__b");
+	await later(500);
+	const other = setUp(asks, { folder: waiting.folder });
+	other.gate.takeInLeft();
+	await later(at - 500);
+	const [ticket] = waiting.store.listPending();
+	waiting.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved, action: "cancel" });
+	await later(3000);
+	const refused = "The call of mcp__a__b was refused: by Ann.";
+	const elsewhere = "This call was not made: its decision came as mail, or was used before.";
+	expect([await outcome, other.told]).toEqual([
+		{ block: true, reason: at === 1600 ? refused : elsewhere },
+		at === 1600 ? [] : [expect.stringContaining(refused)],
+	]);
+});
+
+test("L2 L3 a refusal that the disk does not let be used is told at the next start, and until then that the call was not made", async () => {
+	let isBroken = false;
+	const disk = watchedDisk(({ name }) => {
+		if (isBroken && name === "rename") fail("EIO");
+	});
+	const { gate, ctx, call, store, folder } = setUp(asks, { disk, isWrapped: () => true });
+	await call("bash");
+	const work = gate.around("c", { tool: "bash", args: {} }, ctx, () => expect.fail("it was made"));
+	const outcome = expect(work(new AbortController().signal, () => {}, fakeTurn())).rejects.toThrow(
+		/^This call was not made, .*: EIO\b/,
+	);
+	await later();
+	store.decide(store.listPending()[0]?.id ?? "", { decision_id: "d", ...approved, action: "cancel" });
+	isBroken = true;
+	await later(1000);
+	await outcome;
+	gate.close();
+	const next = setUp(asks, { folder });
+	next.gate.takeInLeft();
+	await later(1000);
+	expect(next.told).toEqual([expect.stringContaining("was refused: by Ann.")]);
+});
 
 test("a process that does not receive the session's mail tells nothing of what others have asked", async () => {
 	const waiting = setUp(asks);
@@ -404,6 +456,18 @@ test("a person who puts a question aside that no model waits for is told where t
 	expect(session.store.listPending()).toHaveLength(1);
 });
 
+test("L4 a person who puts a question aside is told that the model waits where its call could not be handed back", async () => {
+	const session = setUp(asks, { isWrapped: () => true });
+	const { turn, begin } = around(session, "stuck");
+	turn.giveBack = () => {};
+	await begin();
+	session.dialogs[0]?.answer("Decide later");
+	await later();
+	expect(session.notices).toEqual([
+		"This call still waits for your decision, and so does the model, since the call could not be put aside: bash: stuck\nDecide in /mailbox (alt+m), tab Approvals, or find it with: pi-session-mail tickets",
+	]);
+});
+
 test("a dialog is not opened for a call that was stopped before, and its ticket is cancelled", async () => {
 	const { gate, ctx, call, store, dialogs } = setUp(asks, { isWrapped: () => true });
 	await call("bash");
@@ -447,7 +511,13 @@ test("what a hook answers for a call of a wrapped tool is given by the tool, whi
 	expect(await call("bash")).toBeUndefined();
 	expect(gate.given("c")).toMatchObject({ content: [{ text: "by the hook" }] });
 	expect(await call("mcp__a__b", {}, "d")).toEqual({ block: true, reason: "by the hook" });
-	const problems = () => gate.problems(ctx, ["bash"], () => true).filter(({ what }) => what.includes("as an error"));
+	const problems = () =>
+		gate
+			.problems(
+				ctx,
+				known(() => true),
+			)
+			.filter(({ what }) => what.includes("as an error"));
 	expect(problems()).toEqual([]);
 	// Nobody can make a result of that of a script's call.
 	await gate.toolCall(

@@ -10,6 +10,7 @@ import {
 	explain,
 	narrow,
 	ruleProblems,
+	rulesForNoArgument,
 	rulesForNoTool,
 } from "../../src/policy/permissions.ts";
 
@@ -247,6 +248,44 @@ test("a rule that is about none of the tools is named, which it is when the name
 		{ what: `rule 1 of the settings: deny Bash(rm *), ${fits}; did you mean bash?` },
 		{ what: `rule 3 of the settings: ask mcp__*, ${fits}`, isMaybeMeant: true },
 	]);
+});
+
+const schemas: Record<string, unknown> = {
+	bash: { type: "object", properties: { command: { type: "string" }, timeout: { type: "number" } } },
+	edit: {
+		type: "object",
+		properties: {
+			path: { type: "string" },
+			edits: { type: "array", items: { type: "object", properties: { oldText: {}, newText: {} } } },
+		},
+	},
+	unknown: { type: "object" },
+};
+
+const none = "which names an argument that its tool does not have: ";
+
+test.each([
+	['bash(comand~"rm *")', `${none}comand; did you mean command?`],
+	['bash(x="1")', `${none}x`],
+	['bash(command~"rm *", tiemout="5")', `${none}tiemout; did you mean timeout?`],
+	["bash(comand: rm *)", 'which takes "comand:" for a part of the text that it looks for; did you mean command~"…"?'],
+	["bash(command: rm *)", 'which takes "command:" for a part of the text that it looks for; did you mean command~"…"?'],
+	['edit(edits.0.newtext=~"/TODO/")', `${none}edits.0.newtext; did you mean edits.0.newText?`],
+	['edit(edits.newText~"*x*")', `${none}edits.newText; did you mean edits.*.newText?`],
+])("a rule that names an argument which its tool does not have is named, and what is close: %s", (pattern, said) => {
+	const [one, ...more] = rulesForNoArgument(compile(permissions([["deny", pattern]])), (tool) => schemas[tool]);
+	expect(more).toEqual([]);
+	expect(one?.what).toBe(`rule 1 of the settings: deny ${pattern}, ${said}`);
+});
+
+test("no rule is named whose arguments are those of its tool, or not known, or whose text only has a colon", () => {
+	const right = [
+		...['edit(edits.*.newText~"*x*", path="a")', 'edit(edits.12.oldText.x~"*")', 'edit(*~"x")', 'edit(path.x~"y")'],
+		...['other(x="1")', 'unknown(x="1")', '/bash/(x="1")', 'ba*(x="1")', "bash(rm *)", "bash", "bash(echo: x)"],
+		...["bash(curl https: x)", "bash(comand:*)", 'bash(x~"'],
+	];
+	const policy = compile(permissions(right.map((pattern) => ["deny", pattern])));
+	expect(rulesForNoArgument(policy, (tool) => schemas[tool])).toEqual([]);
 });
 
 const patterns = [

@@ -6,7 +6,7 @@ import { nodeDisk } from "../../src/mail/disk.ts";
 import { defaultSettings, openSettings } from "../../src/mail/settings.ts";
 import { defaultTicketTtlHours, toolPolicySchema } from "../../src/mail/tool-policy.ts";
 import { addPermission } from "../../src/policy/add-permission.ts";
-import { fail, startMs, temporaryFolder, watchedDisk } from "../support/disk.ts";
+import { fail, temporaryFolder, watchedDisk } from "../support/disk.ts";
 
 /** What is read of a settings file with this tool policy, and the warnings. */
 function read(toolPolicy: unknown) {
@@ -197,7 +197,8 @@ describe("while the file is broken", () => {
 		const disk = watchedDisk(({ name }) => {
 			if (code !== undefined && name === "read") fail(code);
 		});
-		let now = startMs;
+		// The disk has the clock of this machine.
+		let now = Date.now();
 		function read() {
 			const warnings: string[] = [];
 			const warn = (text: string) => warnings.push(text.replaceAll(file, "FILE"));
@@ -208,6 +209,9 @@ describe("while the file is broken", () => {
 			read,
 			save: (text: string) => writeFileSync(file, text),
 			remove: () => rmSync(file),
+			wait(ms: number) {
+				now += ms;
+			},
 			breakDisk: (with_: string | undefined) => {
 				code = with_;
 			},
@@ -275,12 +279,40 @@ describe("while the file is broken", () => {
 		expect(at.read()).toEqual({ toolPolicy: undefined, warnings: ["FILE is not used: it is not JSON (line 1)"] });
 	});
 
-	test("one that was removed is not broken, and its policy is gone", () => {
+	const gone = { toolPolicy: undefined, warnings: [] };
+
+	test("L2 one that an editor removes and writes anew has its policy all the while", () => {
+		const at = setUp();
+		at.save(good);
+		for (let n = 0; n < 2; n++) {
+			const before = at.read();
+			at.remove();
+			for (let looks = 0; looks < 3; looks++) expect(at.read()).toEqual(before);
+			at.save(good);
+			expect(at.read()).toEqual(before);
+			at.wait(2000);
+		}
+	});
+
+	test("one that is not there for two seconds was removed, however much its folder changes", () => {
 		const at = setUp();
 		at.save(good);
 		at.read();
 		at.remove();
-		expect(at.read()).toEqual({ toolPolicy: undefined, warnings: [] });
+		at.read();
+		at.wait(2000);
+		at.save("");
+		at.remove();
+		expect(at.read()).toEqual(gone);
+	});
+
+	test("one that was removed is not broken, and its policy is gone, also at the first look after a while", () => {
+		const at = setUp();
+		at.save(good);
+		at.read();
+		at.remove();
+		at.wait(3000);
+		expect(at.read()).toEqual(gone);
 		at.save(`${good}}`);
 		expect(at.later().toolPolicy?.permissions?.default).toBe("ask");
 	});

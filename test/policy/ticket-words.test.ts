@@ -15,6 +15,9 @@ test("a whole call is its main argument and all others, in their own lines", () 
 	);
 	expect(wholeCall({ tool: "t", arguments: { a: [], b: { c: null } } })).toBe("t\na: []\nb.c: null");
 	expect(wholeCall({ tool: "t", arguments: {} })).toBe("t");
+	expect(wholeCall({ tool: "bash", arguments: { "": "x", command: "x", "a.": { "": "x" } } })).toBe(
+		"bash: x\ncommand: x\na..: x",
+	);
 });
 
 test("a call in one line shows where its lines end", () => {

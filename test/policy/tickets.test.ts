@@ -182,7 +182,7 @@ test("a payload has to fit what its ticket asks for; a refusal needs none", () =
 	}
 });
 
-test("an approval is used once, by whoever comes first", () => {
+test("L2 an approval is used once, and a refusal told once, by whoever comes first", () => {
 	const { store, folder } = tickets();
 	const other = tickets({ folder }).store;
 	const id = opened(store);
@@ -192,8 +192,10 @@ test("an approval is used once, by whoever comes first", () => {
 	expect(store.find(id)).toMatchObject({ state: "closed", decision: approval() });
 	const refused = opened(store);
 	store.decide(refused, refusal());
-	expect(store.take(refused)).toBe(false);
-	expect([store.close(refused), store.close(refused)]).toEqual([true, false]);
+	expect([other.take(refused), store.take(refused), store.close(refused)]).toEqual([true, false, false]);
+	const told = opened(store);
+	store.decide(told, refusal());
+	expect([store.giveOver(told), other.take(told), store.close(told)]).toEqual([true, false, true]);
 });
 
 test("an approval is a grant for the same tool with equal arguments, once", () => {
@@ -308,7 +310,7 @@ test("a decision that cannot be read is a refusal, once nobody can be writing it
 		clock.now += 60_000;
 		expect(store.listDecided()).toMatchObject([{ id, decision: { action: "cancel" } }]);
 		expect(store.decide(id, approval())).toMatchObject({ ok: false, code: "decided" });
-		expect([store.take(id), store.takeGrant("bash", args), store.close(id)]).toEqual([false, undefined, true]);
+		expect([store.takeGrant("bash", args), store.take(id), store.close(id)]).toEqual([undefined, true, false]);
 	}
 });
 
@@ -372,7 +374,7 @@ function work({ store }: ReturnType<typeof tickets>): Told {
 			told.refused = told.id !== undefined && store.decide(told.id, refusal()).ok;
 		},
 		() => {
-			if (told.id !== undefined && store.take(told.id)) told.used++;
+			if (told.approved && told.id !== undefined && store.take(told.id)) told.used++;
 		},
 		() => {
 			if (store.takeGrant("bash", args) !== undefined) told.used++;

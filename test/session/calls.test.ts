@@ -1,9 +1,10 @@
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { beforeEach, describe, expect, test } from "vitest";
 import { thisMachine } from "../../src/index.ts";
 import { boxesOf } from "../../src/mail/boxes.ts";
-import { nodeDisk } from "../../src/mail/disk.ts";
+import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
 import { mailRoot } from "../../src/mail/root.ts";
 import { openTicketStore } from "../../src/policy/tickets.ts";
 import { mailDetails } from "../../src/session/ledger.ts";
@@ -30,11 +31,14 @@ beforeEach(() => {
 });
 
 /** A session whose file exists, under these settings, with one rule: bash is handed back after a second. */
-async function session(settings: object = {}, options: FakePiOptions & { others?: Extension[] } = {}): Promise<FakePi> {
-	const { others = [], ...more } = options;
+async function session(
+	settings: object = {},
+	options: FakePiOptions & { others?: Extension[]; disk?: Disk } = {},
+): Promise<FakePi> {
+	const { others = [], disk = nodeDisk(), ...more } = options;
 	const rules = [{ tool: "bash", attachSeconds: 1 }];
 	writeFileSync(settingsFile(), JSON.stringify({ toolPolicy: { rules }, ...settings }));
-	const own = host.extension({ ...thisMachine(), settingsFile });
+	const own = host.extension({ ...thisMachine(), settingsFile, disk });
 	const pi = await startFakePi({ builtIns: ["bash"], extensions: [...others, own], ...more });
 	await pi.run({ prompt: "hello" });
 	await later(1000);
@@ -44,6 +48,12 @@ async function session(settings: object = {}, options: FakePiOptions & { others?
 const settingsFile = () => join(machine.home, "session-mail.json");
 /** A tool that does nothing. */
 const nothing = [{ name: "none" }];
+/** A tool of another extension, whose arguments are its own business. */
+const other: Parameters<ExtensionAPI["registerTool"]>[0] = {
+	...{ name: "none", label: "none", description: "Does nothing" },
+	parameters: { type: "object", properties: { text: { type: "string" } } },
+	execute: async () => ({ content: [], details: undefined }),
+};
 const bash = { name: "bash", args: { command: "make" } };
 
 /** Lets the model call bash, which is handed back, and end its run. Returns the call's id. */
@@ -53,16 +63,13 @@ async function detached(pi: FakePi): Promise<string> {
 }
 
 /** What the extension says to each call before it is made. */
-function listening(extension: Extension, said: (answer: unknown) => void, isTrusted = false): Extension {
-	const isProjectTrusted = () => isTrusted;
+function listening(extension: Extension, said: (answer: unknown) => void): Extension {
 	return (pi) => {
 		const on = (name: string, handler: (...given: unknown[]) => unknown) =>
 			Reflect.apply(pi.on, pi, [
 				name,
-				async (event: unknown, ctx: object) => {
-					const get = (of: object, key: PropertyKey) =>
-						key === "isProjectTrusted" ? isProjectTrusted : Reflect.get(of, key);
-					const answer = await handler(event, new Proxy(ctx, { get }));
+				async (...given: unknown[]) => {
+					const answer = await handler(...given);
 					if (name === "tool_call") said(answer);
 					return answer;
 				},
@@ -129,7 +136,7 @@ test("L2 the policy of a trusted project holds where the person has none", async
 	const answers: unknown[] = [];
 	const start = (isTrusted: boolean) => {
 		const own = host.extension({ ...thisMachine(), settingsFile });
-		return startFakePi({ builtIns: ["bash"], extensions: [listening(own, (it) => answers.push(it), isTrusted)] });
+		return startFakePi({ builtIns: ["bash"], extensions: [listening(own, (it) => answers.push(it))], isTrusted });
 	};
 	const call = { toolName: "bash", toolCallId: "1", input: { command: "rm -rf a" } };
 	await (await start(true)).emit("tool_call", call);
@@ -296,13 +303,20 @@ describe("the result of a call", () => {
 		expect(results(pi)).toEqual([expect.stringContaining(`Your call ${id} (bash) was cancelled.`)]);
 	});
 
-	test("of a session that is not saved is nobody's when it ends, and its files go", async () => {
-		const pi = await session({}, { isSaved: false });
-		await detached(pi);
-		await pi.shutDown();
-		expect(readdirSync(join(mailRoot(), pi.address, "calls"))).toEqual([]);
-		expect(pi.names("new")).toEqual([]);
-	});
+	test.each([
+		["that was made", undefined],
+		["that nobody has decided about", { rules: [{ pattern: "bash", behavior: "ask", attachSeconds: 0 }] }],
+	])(
+		"of a session that is not saved is nobody's when it ends, and its files go: one %s",
+		async (_what, permissions) => {
+			const rules = [{ tool: "bash", attachSeconds: 1 }];
+			const pi = await session({ toolPolicy: { rules, permissions } }, { isSaved: false });
+			await detached(pi);
+			await pi.shutDown();
+			expect(readdirSync(join(mailRoot(), pi.address, "calls"))).toEqual([]);
+			expect(pi.names("new")).toEqual([]);
+		},
+	);
 
 	test("D20 is waited for where a script asked for it", async () => {
 		const pi = await session({}, { mode: "print" });
@@ -600,6 +614,32 @@ test("a policy that is set first while Pi runs is said to need a restart, once",
 	expect(pi.notifications.at(-1)).toContain(`warning: ${unused}\n    restart Pi; /reload is not enough`);
 });
 
+test.each([true, false])(
+	"a project's policy that is set first while Pi runs is said to need a restart, once, where it is trusted: %s",
+	async (isTrusted) => {
+		writeFileSync(settingsFile(), "{}");
+		const own = host.extension({ ...thisMachine(), settingsFile });
+		const pi = await startFakePi({ builtIns: ["bash"], extensions: [own], isTrusted });
+		await later(10_000);
+		const file = join(machine.home, ".pi", "session-mail.json");
+		mkdirSync(join(machine.home, ".pi"), { recursive: true });
+		writeFileSync(file, JSON.stringify({ toolPolicy: { rules: [] } }));
+		await later(20_000);
+		// Of a project's policy the permissions hold.
+		expect(pi.notifications).toEqual([]);
+		const permissions = { rules: [{ pattern: "bash", behavior: "deny" }] };
+		writeFileSync(file, JSON.stringify({ toolPolicy: { permissions } }));
+		await later(20_000);
+		const unused = `toolPolicy is set in ${file}, but this session was started without it, so none of it holds here`;
+		const once = isTrusted ? [`mailbox: ${unused}: restart Pi; /reload is not enough`] : [];
+		expect(pi.notifications).toEqual(once);
+		await pi.type("/mailbox policy bash rm x");
+		expect(pi.notifications.at(-1)?.startsWith(unused)).toBe(isTrusted);
+		await Promise.all([pi.type("/mailbox doctor"), later(1000)]);
+		expect(pi.notifications.at(-1)?.includes(`warning: ${unused}`)).toBe(isTrusted);
+	},
+);
+
 test("what of a policy cannot apply is said once at the start, in one line; what may be meant is not", async () => {
 	const wrappers = [{ match: { tool: "*" }, timeoutSeconds: 60 }];
 	const one = await session({ toolPolicy: { rules: [{ tool: "bsh" }], wrappers } });
@@ -621,6 +661,20 @@ test("what of a policy cannot apply is said once at the start, in one line; what
 	);
 	expect(more.notifications.at(-1)).toMatch(/did you mean bash\?\n {4}change toolPolicy.rules in the settings\n/);
 	expect(more.notifications.at(-1)).toContain("deny mcp__*, which fits none of the tools that there are");
+});
+
+test("an argument that Pi's own tool does not have is said at the start, and by doctor with how to mend it", async () => {
+	const rules = ['bash(comand~"rm *")', 'none(x="1")'].map((pattern) => ({ pattern, behavior: "deny" }));
+	const pi = await session({ toolPolicy: { permissions: { rules } } }, { others: [(api) => api.registerTool(other)] });
+	await later(1000);
+	const what =
+		'rule 1 of the settings: deny bash(comand~"rm *"), which names an argument that its tool does not have: comand';
+	expect(pi.notifications).toEqual([`mailbox: toolPolicy: ${what}; did you mean command?`]);
+	await Promise.all([pi.type("/mailbox doctor"), later(1000)]);
+	expect(pi.notifications.at(-1)).toContain(
+		`warning: ${what}; did you mean command?\n    change toolPolicy.permissions`,
+	);
+	expect(pi.notifications.at(-1)).not.toContain("none(x");
 });
 
 test("L2 settings that cannot be read just now are said where a call is looked at, and the last good policy holds", async () => {
@@ -663,4 +717,133 @@ test("L1 L2 another session that is to decide is asked, once, also where the fir
 		expect(peer.received().map(({ body }) => body)).toEqual([expect.stringContaining("waits for your decision")]);
 		next.kill();
 	}
+});
+
+const asksAboutBash = {
+	toolPolicy: { permissions: { rules: [{ pattern: "bash", behavior: "ask", attachSeconds: 0 }] } },
+};
+
+/** A session whose call of bash waits for a decision. */
+async function asked() {
+	let isDead = false;
+	let broken = "";
+	const disk = watchedDisk(({ paths }) => {
+		if (isDead || (broken !== "" && paths.some((path) => path.includes(broken)))) fail("EIO");
+	});
+	const pi = await session(asksAboutBash, { disk });
+	await pi.run({ prompt: "build it", turns: [{ tools: [bash], during: () => later(1000) }] });
+	const kill = () => {
+		isDead = true;
+		return pi.kill();
+	};
+	return {
+		pi,
+		kill,
+		/** From now on what lies there cannot be reached. */
+		breakOff(part: string) {
+			broken = part;
+		},
+	};
+}
+
+describe.each(["kill", "quit"] as const)("a call that is decided about after a %s", (end) => {
+	/** A session that was ended so while its call of bash waited for a decision, and what is known of that. */
+	async function ended() {
+		const { pi, kill } = await asked();
+		const [, call = ""] = /"tool_call_id":"([^"]+)"/.exec(toolResults(pi).at(-1) ?? "") ?? [];
+		if (end === "kill") await kill();
+		else await pi.shutDown(end);
+		const store = openTicketStore(nodeDisk(), boxesOf(mailRoot(), pi.address).folder, Date.now);
+		const ticket = store.listPending()[0]?.id ?? expect.fail("nobody was asked");
+		return { ticket, call, store, again: () => session(asksAboutBash, { file: pi.file }) };
+	}
+
+	const decision = { decision_id: "d", by: { kind: "person", who: "Ann" } } as const;
+
+	test.each([
+		["resume", /was approved by Ann\. It was not made: make it again now, .*\n\{"command":"make"\}\n/],
+		["cancel", /was refused: by Ann\.\nIt was not made: bash: make\n/],
+	] as const)("L2 L3 brings one notice at the next start, the decision: %s", async (action, said) => {
+		const { ticket, call, store, again } = await ended();
+		store.decide(ticket, { ...decision, action, at: Date.now() });
+		const pi = await again();
+		await later(2000);
+		if (pi.hasRunToPlay) await pi.run({});
+		await later(2000);
+		expect(results(pi)).toEqual([expect.stringMatching(said)]);
+		const status = { name: "session_call_status", args: { id: call } };
+		await pi.run({ prompt: "how is it?", turns: [{ tools: [status] }] });
+		expect(toolResults(pi).at(-1)).toContain("It was not made: the decision about it comes as mail.");
+		expect(readdirSync(join(mailRoot(), pi.address, "calls"))).toEqual([]);
+	});
+
+	test("L3 brings a notice that it was not made at the next start, and the decision when there is one", async () => {
+		const { ticket, store, again } = await ended();
+		const pi = await again();
+		await later(2000);
+		if (pi.hasRunToPlay) await pi.run({});
+		const notMade = expect.stringContaining(`It was not made. The question ${ticket} still waits`);
+		expect(results(pi)).toEqual([notMade]);
+		store.decide(ticket, { ...decision, action: "cancel", at: Date.now() });
+		await later(2000);
+		if (pi.hasRunToPlay) await pi.run({});
+		expect(results(pi)).toEqual([notMade, expect.stringContaining("was refused: by Ann.")]);
+	});
+});
+
+test("L4 a call that nobody has decided about is said to be cancelled and not made at a /reload, and its decision comes later", async () => {
+	const { pi } = await asked();
+	await pi.reload();
+	await later(2000);
+	if (pi.hasRunToPlay) await pi.run({});
+	const cancelled = expect.stringMatching(
+		/ was cancelled\. .*\n\nIt was not made\. The question ticket-\w+ still waits/,
+	);
+	expect(results(pi)).toEqual([cancelled]);
+	const store = openTicketStore(nodeDisk(), boxesOf(mailRoot(), pi.address).folder, Date.now);
+	const by = { kind: "person", who: "Ann" } as const;
+	store.decide(store.listPending()[0]?.id ?? "", { decision_id: "d", action: "cancel", by, at: Date.now() });
+	await later(2000);
+	if (pi.hasRunToPlay) await pi.run({});
+	expect(results(pi)).toEqual([cancelled, expect.stringContaining("was refused: by Ann.")]);
+});
+
+test("L2 L3 a refusal whose call had no time to tell it comes at the next start, as soon as the disk takes it, once", async () => {
+	const { pi, kill, breakOff } = await asked();
+	const { folder } = boxesOf(mailRoot(), pi.address);
+	const store = openTicketStore(nodeDisk(), folder, Date.now);
+	const by = { kind: "person", who: "Ann" } as const;
+	const ticket = store.listPending()[0]?.id ?? expect.fail("nobody was asked");
+	store.decide(ticket, { decision_id: "d", action: "cancel", by, at: Date.now() });
+	breakOff("/results/");
+	await later(2000);
+	expect([store.find(ticket)?.state, readdirSync(join(folder, "calls")).length]).toEqual(["closed", 1]);
+	await kill();
+	let isFull = true;
+	const disk = watchedDisk(({ name, paths }) => {
+		if (isFull && name === "create" && paths[0]?.includes("/tmp/")) fail("ENOSPC");
+	});
+	const again = await session(asksAboutBash, { file: pi.file, disk });
+	await later(2000);
+	isFull = false;
+	await later(60_000);
+	if (again.hasRunToPlay) await again.run({});
+	expect(results(again)).toEqual([expect.stringContaining("was refused: by Ann.\nIt was not made: bash: make")]);
+	await again.reload();
+	await later(2000);
+	expect([results(again).length, readdirSync(join(folder, "calls"))]).toEqual([1, []]);
+});
+
+test("L2 L3 an approved call that was cut short after it was begun is reported as any other", async () => {
+	const { pi, kill } = await asked();
+	const store = openTicketStore(nodeDisk(), boxesOf(mailRoot(), pi.address).folder, Date.now);
+	const by = { kind: "person", who: "Ann" } as const;
+	store.decide(store.listPending()[0]?.id ?? "", { decision_id: "d", action: "resume", by, at: Date.now() });
+	await later(2000);
+	expect(host.jobs).toHaveLength(1);
+	await kill();
+	const again = await session(asksAboutBash, { file: pi.file });
+	await later(2000);
+	if (again.hasRunToPlay) await again.run({});
+	expect(results(again)).toEqual([expect.stringContaining("ended without a result, because the process")]);
 });

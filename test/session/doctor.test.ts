@@ -36,7 +36,7 @@ function found(changed: Partial<SessionDiagnosis> = {}) {
 	const session = { isOwner: true, isReceiving: true, unwatchedBecause: undefined, running: { find: () => undefined } };
 	const given = {
 		pi: { getAllTools: () => [], getActiveTools: () => [] },
-		ctx: { mode: "rpc", sessionManager: { getSessionId: () => "worker" } },
+		ctx: { mode: "rpc", sessionManager: { getSessionId: () => "worker" }, isProjectTrusted: () => false },
 		machine: { ...thisMachine(), root: () => join(temporaryFolder(), "none") },
 		session,
 		tools: [],

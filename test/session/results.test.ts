@@ -132,22 +132,33 @@ describe("what a process has left", () => {
 		expect(store.ended(id)).toMatchObject({ state: "orphaned", finished: 5000 });
 	});
 
-	test("a call whose question still waits is said not to be made, and no other", () => {
+	test("a call whose question still waits is said not to be made, and no other; of a decided one the decision is mail enough", () => {
 		const { store, endLeft } = setUp();
+		const decided = "call-0000000000000000";
 		store.open({ ...ended, ticket: "ticket-a" });
 		store.open({ ...ended, id: "call-abcdefghijklmnop", ticket: "ticket-b" });
-		endLeft(
+		store.open({ ...ended, id: decided, ticket: "ticket-c" });
+		const text = "It was not made.";
+		const left = { "ticket-a": { text, isDecided: false }, "ticket-c": { text, isDecided: true } };
+		const isDone = endLeft(
 			() => false,
-			(ticket) => (ticket === "ticket-a" ? "It was not made." : undefined),
+			(ticket) => new Map(Object.entries(left)).get(ticket),
 		);
-		expect(mails().map(({ body }) => body)).toEqual(expect.arrayContaining(["It was not made.", "(no output)"]));
+		expect(isDone).toBe(true);
+		expect(mails().map(({ body }) => body)).toHaveLength(2);
+		expect(mails().map(({ body }) => body)).toEqual(expect.arrayContaining([text, "(no output)"]));
+		expect(store.ended(decided)).toMatchObject({ state: "orphaned", content: [{ type: "text", text }] });
+		expect(ids(store)).toEqual([]);
 	});
 
-	test("L2 that had ended comes with its result", () => {
+	test("L2 that had ended comes with its result, which says how it was decided as well", () => {
 		const { store, endLeft } = setUp();
-		store.open(ended);
+		store.open({ ...ended, ticket: "ticket-a" });
 		store.keep(ended);
-		endLeft(() => false);
+		endLeft(
+			() => false,
+			() => expect.fail("its decision was told twice"),
+		);
 		expect(mails()).toMatchObject([{ body: "built", x: { call: { state: "completed" } } }]);
 	});
 

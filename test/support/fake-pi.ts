@@ -36,6 +36,8 @@ export interface FakePiOptions {
 	readonly extensions?: readonly Extension[];
 	/** The tools of Pi itself that are switched on. They do nothing. Default: none. */
 	readonly builtIns?: readonly string[];
+	/** Whether the person trusts the project. Default: not. */
+	readonly isTrusted?: boolean;
 }
 
 /** What the model and the person do in a run. */
@@ -123,6 +125,7 @@ export class FakePi {
 
 	readonly #extensions: readonly Extension[];
 	readonly #builtIns: readonly string[];
+	readonly #isTrusted: boolean;
 	#generation: Generation = { isStale: true, handlers: [] };
 	#run: Run | undefined;
 	#isCompacting = false;
@@ -144,6 +147,7 @@ export class FakePi {
 		this.mode = mode;
 		this.#extensions = extensions;
 		this.#builtIns = builtIns;
+		this.#isTrusted = options.isTrusted === true;
 		machine.sessions.add(this);
 	}
 
@@ -656,7 +660,7 @@ export class FakePi {
 			cwd: machine.home,
 			sessionManager: session,
 			isIdle: () => this.isIdle,
-			isProjectTrusted: () => false,
+			isProjectTrusted: () => this.#isTrusted,
 			abort: () => this.abort(),
 			get signal() {
 				return abortSignal();
