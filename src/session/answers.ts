@@ -153,8 +153,7 @@ export function createAnswers({ mailbox, ledger, branch, note, warn, say }: Answ
 	/** Returns how many are held from now on. */
 	function give(settling: Settling, hops: number): number {
 		const { replies, owed: kept } = settle(settling);
-		const isNew = (item: Owed) =>
-			ledger.find(item.id).every(({ from, heldBy }) => from !== item.from || heldBy !== "stop");
+		const isNew = (item: Owed) => ledger.get(item)?.heldBy !== "stop";
 		const held = kept.filter((item) => item.held && item.restarted !== true && isNew(item));
 		plan(replies, hops, held);
 		return held.length;
