@@ -38,8 +38,6 @@ export interface Glance {
 	from: string;
 	to: string;
 	kind: MailKind | undefined;
-	/** Of a reply: how the answering run ended. */
-	outcome: string;
 	/** ISO 8601. */
 	ts: string;
 	inReplyTo: readonly string[];
@@ -346,7 +344,6 @@ const noGlance: Glance = {
 	from: "",
 	to: "",
 	kind: undefined,
-	outcome: "",
 	ts: "",
 	inReplyTo: [],
 	replaces: undefined,
@@ -355,14 +352,13 @@ const noGlance: Glance = {
 };
 
 function glanceAt(envelope: Envelope): Glance {
-	const { id, from, to, kind, status, ts, in_reply_to, body, x } = envelope;
+	const { id, from, to, kind, ts, in_reply_to, body, x } = envelope;
 	const head = Buffer.from(body.slice(0, headCharacters)).toString();
 	return {
 		id,
 		from,
 		to,
 		kind,
-		outcome: status,
 		ts,
 		inReplyTo: in_reply_to,
 		replaces: x?.replaces,
