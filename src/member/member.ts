@@ -4,12 +4,13 @@ import { basename, join } from "node:path";
 import { uuidOf } from "../mail/address.ts";
 import { type Boxes, boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage, errorReason } from "../mail/disk.ts";
-import { awaitsAnswer, type Control, type Envelope, maxEnvelopeBytes, parseEnvelope } from "../mail/envelope.ts";
+import { awaitsAnswer, type Control, type Envelope } from "../mail/envelope.ts";
 import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import { removePassing } from "../mail/passing.ts";
 import type { Processes } from "../mail/process.ts";
 import { takeForProgram } from "../mail/program.ts";
 import { noteProgress, type SentStatus, sentStatus } from "../mail/progress.ts";
+import { mailAt } from "../mail/read-mail.ts";
 import { ensureRoot } from "../mail/root.ts";
 import { type OwnRecord, openRunning, type Running, type SessionFields } from "../mail/running.ts";
 import { randomName } from "../mail/running-folder.ts";
@@ -411,15 +412,9 @@ export function openMember({
 		return disk.list(folder).flatMap((file) => {
 			// The name is a hint that spares reading all of them.
 			if (!file.endsWith(".json") || !file.includes(`-${typed}`)) return [];
-			const envelope = envelopeIn(join(folder, file));
+			const envelope = mailAt(disk, join(folder, file));
 			return envelope?.id.startsWith(typed) ? [{ name: file, envelope }] : [];
 		});
-	}
-
-	function envelopeIn(path: string): Envelope | undefined {
-		if (disk.entry(path) !== "file") return undefined;
-		const parsed = parseEnvelope(disk.read(path, maxEnvelopeBytes));
-		return parsed.ok ? parsed.envelope : undefined;
 	}
 
 	/** The one mail that an id stands for. */
@@ -569,7 +564,7 @@ export function openMember({
 					.sort()
 					.reverse();
 				return copies.slice(0, atMost).flatMap((file) => {
-					const envelope = envelopeIn(join(boxes.sent, file));
+					const envelope = mailAt(disk, join(boxes.sent, file));
 					const name = file.replace(/\.retracted$/, "");
 					if (envelope === undefined) return [];
 					return [{ name, envelope, status: sentStatus(disk, root, boxes, { name, to: envelope.to }, all) }];

@@ -253,6 +253,14 @@ describe("a program with a name", () => {
 		});
 	});
 
+	test("sees what became of the rest when a power cut has left one of the copies unreadable", async () => {
+		home.session(bob, { name: "bob" });
+		for (const body of ["first", "second"]) await home.run(["send", "bob", body, "--from", "ci"]);
+		const [first = ""] = home.names("ci", "sent");
+		writeFileSync(join(home.root, "ci", "sent", first), Buffer.alloc(10, 0xff));
+		expect(await home.json(["sent", "--from", "ci"])).toMatchObject({ mails: [{ body: "second", status: "queued" }] });
+	});
+
 	test("D28 changes what nobody has claimed: its recipient sees the new text only, from a program as before", async () => {
 		const session = home.session(bob, { name: "bob" });
 		await home.run(["send", "bob", "old", "--quiet", "--from", "ci"]);
