@@ -52,7 +52,7 @@ export function registerMailboxCommand(
 			const tab = tabs.find((word) => word === typed);
 			const isShown = (tab !== "calls" && tab !== "approvals") || session?.calls !== undefined;
 			if (tab !== undefined && ctx.mode === "tui" && session !== undefined && isShown) await screen.open(ctx, tab);
-			else if (tab === "doctor") await showFindings(diagnose(ctx), ctx);
+			else if (tab === "doctor") say(ctx, await inTurns(report(diagnose(ctx))));
 			else if (session === undefined && tab !== undefined)
 				refuse(ctx, typed, `The mailbox cannot be shown: this session has none, because ${reasonOff()}.`);
 			else if (session === undefined)
@@ -259,12 +259,13 @@ function pruneFolders(session: MailSession, ctx: ExtensionCommandContext): void 
 	session.prune((count) => say(ctx, `Removed ${count} mailbox folders of closed sessions`));
 }
 
-async function showFindings(findings: Findings, ctx: ExtensionCommandContext): Promise<void> {
+function* report(findings: Findings): Generator<undefined, string> {
 	const found: Finding[] = [];
-	const failed = (what: string) => found.push({ level: "error", what });
-	await new Promise<void>((done) => inSlices(findings, (finding) => finding && found.push(finding), done, failed));
-	// The session may have been replaced meanwhile.
-	if (!isStale(ctx)) say(ctx, reportOf(found));
+	for (const finding of findings) {
+		if (finding !== undefined) found.push(finding);
+		yield undefined;
+	}
+	return reportOf(found);
 }
 
 /** Runs work that makes a text in slices. One that fails makes the text that says so. */
@@ -285,8 +286,9 @@ function inTurns(work: Generator<undefined, string>): Promise<string> {
 	});
 }
 
-/** Tells the person something; in print mode on standard output, so that scripts see it. */
+/** Tells the person something; in print mode on standard output, so that scripts see it. Nothing once the session is over. */
 function say(ctx: ExtensionCommandContext, text: string): void {
+	if (isStale(ctx)) return;
 	if (ctx.hasUI) ctx.ui.notify(text, "info");
 	// Not console.log, which Pi has turned to standard error.
 	else if (ctx.mode === "print") writeSync(1, `${text}\n`);

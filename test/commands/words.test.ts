@@ -41,6 +41,15 @@ describe("/mailbox with one word, where there is no screen", () => {
 		]);
 	});
 
+	test("L10 says nothing when the session has ended meanwhile", async () => {
+		pi.notifications.length = 0;
+		const typed = pi.type("/mailbox inbox");
+		await pi.shutDown();
+		await later(10);
+		await typed;
+		expect([pi.notifications, pi.errors]).toEqual([[], []]);
+	});
+
 	test("a mail on hold is said to be, in the inbox and in what waits", async () => {
 		peer.send(pi, { body: "look at the parser" });
 		const [name = ""] = pi.names("new");

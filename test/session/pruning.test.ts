@@ -167,6 +167,17 @@ describe("PSM-038 /mailbox prune", () => {
 		expect([isThere(stuck), isThere(closed)]).toEqual([true, false]);
 	});
 
+	test("PSM-045 does not end a host that has dropped the session without a word", async () => {
+		const closed = await closedSession();
+		const pi = await startFakePi();
+		rmSync(folderOf(peer.address), { recursive: true });
+		before = ({ name, paths }) => name === "removeFolder" && paths[0]?.includes(closed) && pi.dispose();
+		await pi.type("/mailbox prune");
+		await until(() => !isThere(closed));
+		await aWhile();
+		expect(counted(pi)).toEqual([]);
+	});
+
 	test("PSM-045 says and removes nothing more after the end of the session", async () => {
 		const closed = await closedSession();
 		const pi = await startFakePi();
