@@ -4,7 +4,7 @@ import type { OwnRecord, Running, SessionFields } from "../mail/running.ts";
 export interface Presence {
 	/** Takes the address when nobody has it. False while another process runs the same session. */
 	isOwner(): boolean;
-	/** Changes what the record says. While another process has the address, only remembers it. */
+	/** Changes what the record says, where that is not what it says already. While another process has the address, only remembers it. */
 	update(fields: Partial<SessionFields>): void;
 	/** Takes the record away; `keep` leaves it for the same process, after a `/reload`. */
 	end(keep: boolean): void;
@@ -44,18 +44,21 @@ export function createPresence(
 		return true;
 	}
 
-	function update(changed: Partial<SessionFields>): void {
-		current = { ...current, ...changed };
-		const written = record?.update(changed);
+	function write(): void {
+		const written = record?.update(current);
 		if (written?.ok === false && written.code !== "held") warn(unwritten(written.message));
 	}
 
 	return {
 		isOwner() {
-			if (record?.isMissing()) update({});
+			if (record?.isMissing()) write();
 			return record?.isOwner() === true || take();
 		},
-		update,
+		update(changed) {
+			const before = JSON.stringify(current);
+			current = { ...current, ...changed };
+			if (JSON.stringify(current) !== before) write();
+		},
 		end(keep) {
 			if (!keep) record?.release();
 			standby.remove();

@@ -191,9 +191,6 @@ export function openSession(
 	const lastChanged = new Map<string, number | undefined>();
 	/** The asks that programs in this session's shell wait for, at the last look. */
 	let shellWaits: readonly ShellWait[] = [];
-	/** What the record says of this session's shell. */
-	let shownHops = 0;
-	let shownWait = "";
 	/** How many calls of this session wait for a decision. */
 	let toDecide = 0;
 	/** Nobody will ever resume the session. */
@@ -406,9 +403,8 @@ export function openSession(
 			if (unused !== undefined) say(`${unused.what}: ${unused.mend}`);
 		}
 		if (!isOwnNew) return;
-		const before = JSON.stringify([wakeOn, interruptFrom]);
 		({ wakeOn, interruptFrom } = settings.read());
-		if (JSON.stringify([wakeOn, interruptFrom]) !== before) presence.update({ wakeOn, interruptFrom });
+		presence.update({ wakeOn, interruptFrom });
 	}
 
 	/** In one line, since it is said at each start. */
@@ -473,10 +469,9 @@ export function openSession(
 
 	/** Says in the record on whom a program in this session's shell waits; an ask of the session itself comes first. */
 	function showShellWait(): void {
-		const [wait] = asks.isWaiting ? [] : lookIntoShell();
-		const to = wait?.to ?? "";
-		if (to !== shownWait && !asks.isWaiting) presence.update({ waitingOn: to, ticket: wait?.ticket });
-		shownWait = to;
+		if (asks.isWaiting) return;
+		const [wait] = lookIntoShell();
+		presence.update({ waitingOn: wait?.to ?? "", ticket: wait?.ticket });
 	}
 
 	/**
@@ -484,9 +479,7 @@ export function openSession(
 	 * and left behind must not count anew.
 	 */
 	function showHops(): void {
-		if (hops.count === shownHops) return;
-		shownHops = hops.count;
-		presence.update({ hops: shownHops });
+		presence.update({ hops: hops.count });
 	}
 
 	/** No prompt came, or the one that came started no run: what mail starts now is its own. */
@@ -688,8 +681,7 @@ export function openSession(
 			runControl.runStarted();
 			hops.started();
 			handover.runStarted();
-			shownHops = hops.count;
-			presence.update({ state: "busy", hops: shownHops });
+			presence.update({ state: "busy", hops: hops.count });
 		},
 		context() {
 			runControl.modelAsked();

@@ -66,6 +66,19 @@ describe("a session's running record", () => {
 		expect(warnings).toEqual([]);
 	});
 
+	test("L10 is not rewritten to say what it says already, until somebody has removed it", () => {
+		let writes = 0;
+		const counted = watchedDisk(({ name }) => void (["replace", "link"].includes(name) && writes++));
+		const presence = presenceIn(100, counted);
+		presence.isOwner();
+		const wakeOn = () => ({ wakeOn: { kinds: ["ask" as const] }, ticket: undefined });
+		for (let time = 0; time < 2; time++) presence.update(wakeOn());
+		expect([writes, record().x.wakeOn]).toEqual([2, { kinds: ["ask"] }]);
+		rmSync(file());
+		presence.isOwner();
+		expect([writes, record().x.wakeOn]).toEqual([3, { kinds: ["ask"] }]);
+	});
+
 	test("PSM-025 is removed at the end, and stays for the same process after a /reload", () => {
 		const presence = presenceIn(100);
 		presence.isOwner();
