@@ -2,6 +2,7 @@ import type { Envelope } from "../mail/envelope.ts";
 import type { Running } from "../mail/running.ts";
 import { field, firstLine } from "../mail/text.ts";
 import { senderName } from "../session/label.ts";
+import type { Sent } from "../session/outbox.ts";
 import type { Printed } from "./schemas.ts";
 
 type Mail = Printed["read"]["mails"][number];
@@ -22,6 +23,18 @@ export function mailOf(envelope: Envelope, running: Running): Mail {
 		program: x?.program === true,
 		body,
 	};
+}
+
+/** The same of one that was sent. */
+export function sentOf(sent: Sent, kind: Printed["send"]["kind"]): Printed["send"] {
+	const { envelope, recipient, durable, duplicate = false, notes } = sent;
+	const { id, from, to } = envelope;
+	return { id, from, to, kind, running: recipient !== undefined, durable, duplicate, notes };
+}
+
+/** The same of an answer. */
+export function replyOf({ id, to, in_reply_to: inReplyTo, status }: Envelope): Printed["reply"] {
+	return { id, to, inReplyTo, status };
 }
 
 /** A mail as one line. */

@@ -14,7 +14,7 @@ import {
 } from "../session/tool-words.ts";
 import type { Chain } from "./chain.ts";
 import { summaryOf } from "./list.ts";
-import { mailLine, mailOf } from "./mail-line.ts";
+import { mailLine, mailOf, replyOf, sentOf } from "./mail-line.ts";
 import { type Printed, schemas } from "./schemas.ts";
 import type { Unseated } from "./seat.ts";
 import { untilMail } from "./until-mail.ts";
@@ -104,18 +104,7 @@ function addTools(server: McpServer, { take, chain, signal, whenGiven }: ServerP
 		(member, { to, message, id, quiet = false }) => {
 			const sent = member.send({ to, kind: "message", body: message, hops: chain.count, id, quiet });
 			if (!sent.ok) return sent;
-			const { envelope, recipient, durable, duplicate = false, notes } = sent;
-			const printed: Printed["send"] = {
-				id: envelope.id,
-				from: envelope.from,
-				to: envelope.to,
-				kind: "message",
-				running: recipient !== undefined,
-				durable,
-				duplicate,
-				notes,
-			};
-			return { text: describeSent(sent), printed };
+			return { text: describeSent(sent).join(" "), printed: sentOf(sent, "message") };
 		},
 	);
 
@@ -182,9 +171,8 @@ function addTools(server: McpServer, { take, chain, signal, whenGiven }: ServerP
 		(member, { id, message, failed = false }) => {
 			const replied = member.reply(id.trim(), message, failed ? "failed" : "done");
 			if (!replied.ok) return replied;
-			const { id: own, to, in_reply_to: inReplyTo, status } = replied.envelope;
-			const printed: Printed["reply"] = { id: own, to, inReplyTo, status };
-			return { text: `Answered ${inReplyTo.join(", ")}.`, printed };
+			const printed = replyOf(replied.envelope);
+			return { text: `Answered ${printed.inReplyTo.join(", ")}.`, printed };
 		},
 	);
 }

@@ -1,8 +1,8 @@
-import { displayName } from "../mail/resolve.ts";
+import { describeSent } from "../session/tool-words.ts";
 import { bodyOf } from "./body.ts";
 import { type Call, UsageError } from "./call.ts";
 import { asMember, refused } from "./machine.ts";
-import type { Printed } from "./schemas.ts";
+import { replyOf, sentOf } from "./mail-line.ts";
 
 /** `send`: a message, or a request. */
 export async function send(call: Call): Promise<number> {
@@ -21,26 +21,8 @@ export async function send(call: Call): Promise<number> {
 		const priority = call.has("interrupt") ? "interrupt" : undefined;
 		const outcome = member.send({ to, kind, body: body.text, id, quiet: call.has("quiet"), priority });
 		if (!outcome.ok) return refused(call, outcome);
-		const { envelope, recipient, durable, duplicate = false, notes } = outcome;
-		if (out.isJson) {
-			const printed: Printed["send"] = {
-				id: envelope.id,
-				from: envelope.from,
-				to: envelope.to,
-				kind,
-				running: recipient !== undefined,
-				durable,
-				duplicate,
-				notes,
-			};
-			await out.printJson(printed);
-			return 0;
-		}
-		const whom = recipient === undefined ? envelope.to : `${displayName(recipient, [])} (${envelope.to})`;
-		const done = duplicate
-			? `${envelope.id} was sent to ${whom} before; nothing was sent now.`
-			: `Sent ${envelope.id} to ${whom}.`;
-		await out.print([done, ...notes].join("\n"));
+		if (out.isJson) await out.printJson(sentOf(outcome, kind));
+		else await out.print(describeSent(outcome).join("\n"));
 		return 0;
 	});
 }
@@ -55,15 +37,9 @@ export async function reply(call: Call): Promise<number> {
 	return asMember(call, "send", async (member) => {
 		const outcome = member.reply(id, body.text, call.has("failed") ? "failed" : "done");
 		if (!outcome.ok) return refused(call, outcome);
-		const { envelope } = outcome;
-		const printed: Printed["reply"] = {
-			id: envelope.id,
-			to: envelope.to,
-			inReplyTo: envelope.in_reply_to,
-			status: envelope.status,
-		};
+		const printed = replyOf(outcome.envelope);
 		if (out.isJson) await out.printJson(printed);
-		else await out.print(`Answered ${envelope.in_reply_to.join(", ")} of ${envelope.to}.`);
+		else await out.print(`Answered ${printed.inReplyTo.join(", ")} of ${printed.to}.`);
 		return 0;
 	});
 }

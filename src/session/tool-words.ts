@@ -66,11 +66,11 @@ function wakers({ kinds, from }: WakeOn): string[] {
 	return [`only ${kinds?.map((kind) => `${kind}s`).join(", ") ?? "mail"}${senders} may start a turn of it`];
 }
 
-/** What became of a send. */
-export function describeSent({ envelope: { id, to }, recipient, notes, duplicate }: Sent): string {
+/** What became of a send, in whole sentences. */
+export function describeSent({ envelope: { id, to }, recipient, notes, duplicate }: Sent): string[] {
 	const whom = recipient === undefined ? to : `${displayName(recipient, [])} (${to})`;
 	const done = duplicate ? `${id} was sent to ${whom} before; nothing was sent now.` : `Sent ${id} to ${whom}.`;
-	return [done, ...notes].join(" ");
+	return [done, ...notes];
 }
 
 /** How far an ask is. */

@@ -45,7 +45,7 @@ export function sendTool(current: CurrentSession): Tool {
 			if (!sent.ok) return refusal(sent.code, sent.message);
 			const { id, to } = sent.envelope;
 			const { recipient, duplicate } = sent;
-			return result(describeSent(sent), {
+			return result(describeSent(sent).join(" "), {
 				id,
 				to,
 				running: recipient !== undefined,
