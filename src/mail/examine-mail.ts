@@ -10,7 +10,7 @@ import { mailOfHold } from "./hold.ts";
 import { maxNameBytes } from "./mailbox.ts";
 import { isOfProgram, programMark } from "./program.ts";
 import { movedAside } from "./prune.ts";
-import { judge } from "./running-record.ts";
+import { judgeOf } from "./running-record.ts";
 import { signKinds, signsFolder, signsIn } from "./signs.ts";
 import { counted, field, oneLine, pathField } from "./text.ts";
 import { dayMs, duration, hourMs, minuteMs } from "./time.ts";
@@ -203,7 +203,9 @@ function* examineSigns({ disk, processes, now }: MailOptions, folder: string): F
 			yield { level: "warning", what, mend: `if nobody needs it, run: rm -- ${quoted(place)}` };
 			continue;
 		}
-		const signs = new Map(signsIn(disk, folder, kind).map((sign) => [sign.path, sign]));
+		const found = signsIn(disk, folder, kind);
+		const signs = new Map(found.map((sign) => [sign.path, sign]));
+		const judgementOf = judgeOf(processes, found);
 		for (const name of disk.list(place)) {
 			yield undefined;
 			const path = join(place, name);
@@ -214,8 +216,7 @@ function* examineSigns({ disk, processes, now }: MailOptions, folder: string): F
 				yield { level: "warning", what, mend: `if nobody needs it, run: rm -r -- ${quoted(path)}` };
 			}
 			// Whoever meets one of a process that is gone removes it.
-			const found = { exists: true, started: undefined };
-			if (sign === undefined || judge(sign.record, processes.self, found) !== "unknown") continue;
+			if (sign === undefined || judgementOf(sign.record) !== "unknown") continue;
 			const what = `${pathField(path)} is the sign of process ${sign.record.pid} in another container, or of one that has ended there: that cannot be told from here`;
 			yield { level: "warning", what, mend: `if it has ended, run: rm -- ${quoted(path)}` };
 		}

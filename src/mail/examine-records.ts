@@ -5,7 +5,7 @@ import { type Findings, quoted } from "./finding.ts";
 import type { Processes } from "./process.ts";
 import { runningFolder } from "./root.ts";
 import { openRecordFolder } from "./running-folder.ts";
-import { type Judgement, judge, type RunningRecord } from "./running-record.ts";
+import { type Judgement, judgeOf, type RunningRecord } from "./running-record.ts";
 import { field, pathField } from "./text.ts";
 import { dayMs } from "./time.ts";
 
@@ -38,7 +38,7 @@ export function* examineRecords(
 	{ sessions, ahead }: Sightings,
 ): Findings<string> {
 	const folder = openRecordFolder(disk, root, now);
-	const records: RunningRecord[] = [];
+	const met: { record: RunningRecord }[] = [];
 	for (const name of folder.names()) {
 		yield undefined;
 		if (name.startsWith(".") || rewritePattern.test(name)) continue;
@@ -46,18 +46,17 @@ export function* examineRecords(
 		const address = name.replace(/\.json$/, "");
 		const isRecordName = name.endsWith(".json") && isCanonicalAddress(address);
 		const seen = isRecordName ? folder.see(address) : undefined;
-		if (seen?.kind === "record") records.push(seen.record);
+		if (seen?.kind === "record") met.push(seen);
 		else if (seen?.kind !== "nothing") {
 			const reason = seen === undefined ? "its name is not an address" : field(seen.reason, maxReason);
 			const what = `${pathField(path)} is no record of a running session: ${reason}`;
 			yield { level: "warning", what, mend: `if nobody needs it, run: rm -r -- ${quoted(path)}` };
 		}
 	}
-	const pids = new Set(records.map(({ pid }) => pid).filter((pid) => processes.exists(pid)));
-	const tokens = processes.startTokens([...pids]);
-	for (const record of records) {
+	const judgementOf = judgeOf(processes, met);
+	for (const { record } of met) {
 		const { address, pid } = record;
-		const judgement = judge(record, processes.self, { exists: pids.has(pid), started: tokens.get(pid) });
+		const judgement = judgementOf(record);
 		sessions.set(address, { record, judgement });
 		const path = folder.pathOf(address);
 		const who = `${record.x.program === true ? "program" : "session"} ${address}`;

@@ -1,6 +1,6 @@
 import * as z from "zod/mini";
 import { canonicalAddress, isAddress } from "./address.ts";
-import { endedToken, type SelfProcess } from "./process.ts";
+import { endedToken, type Processes, type SelfProcess } from "./process.ts";
 import { type WakeOn, wakeOnSchema } from "./wake-on.ts";
 
 /**
@@ -89,6 +89,16 @@ export function judge(
 	if (!found.exists || found.started === endedToken) return "gone";
 	const isReused = record.started !== undefined && found.started !== undefined && record.started !== found.started;
 	return isReused ? "gone" : "running";
+}
+
+/** The same of each of these, about whose processes the system is asked at once. */
+export function judgeOf(
+	processes: Processes,
+	met: readonly { record: RunningRecord }[],
+): (record: RunningRecord) => Judgement {
+	const pids = new Set(met.map(({ record }) => record.pid).filter((pid) => processes.exists(pid)));
+	const tokens = processes.startTokens([...pids]);
+	return (record) => judge(record, processes.self, { exists: pids.has(record.pid), started: tokens.get(record.pid) });
 }
 
 const maxWrittenLength = 4096;

@@ -6,7 +6,7 @@ import { removePassing } from "./passing.ts";
 import type { Processes } from "./process.ts";
 import { runningFolder } from "./root.ts";
 import { openRecordFolder, randomName } from "./running-folder.ts";
-import { type Judgement, judge, type RunningRecord, serialiseRecord } from "./running-record.ts";
+import { type Judgement, judgeOf, type RunningRecord, serialiseRecord } from "./running-record.ts";
 import { leaveSign, type SignKind, signPath, signsIn } from "./signs.ts";
 import type { WakeOn } from "./wake-on.ts";
 
@@ -113,7 +113,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 		list() {
 			const names = namesInFolder();
 			const met = names.map(recordNamed).filter((found) => found !== undefined);
-			const judgementOf = look(met.map(({ record }) => record));
+			const judgementOf = judgeOf(processes, met);
 			const sessions: RunningSession[] = [];
 			for (const { text, record } of met) {
 				const judgement = judgementOf(record);
@@ -149,7 +149,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 		own(address, fields) {
 			const instance = randomName();
 			const written = write(address, instance, fields, (there) => {
-				const judgement = look([there])(there);
+				const judgement = judgeOf(processes, [{ record: there }])(there);
 				if (judgement === "gone") return "nobody";
 				return judgement === "running" && there.pid === processes.self.pid ? "us" : "another";
 			});
@@ -209,7 +209,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 	function find(address: string): RunningSession | undefined {
 		const found = isAddress(address) ? readOrWarn(address) : undefined;
 		if (found === undefined) return undefined;
-		const judgement = look([found.record])(found.record);
+		const judgement = judgeOf(processes, [found])(found.record);
 		if (judgement !== "gone") return { ...found.record, judgement };
 		removeDead(address, found.text);
 		return undefined;
@@ -219,7 +219,7 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 	function judgedSigns(mailbox: string, kind: SignKind) {
 		const signs = signsIn(disk, mailbox, kind);
 		if (signs.length === 0) return [];
-		const judgementOf = look(signs.map(({ record }) => record));
+		const judgementOf = judgeOf(processes, signs);
 		return signs.map((sign) => ({ ...sign, isGone: judgementOf(sign.record) === "gone" }));
 	}
 
@@ -295,13 +295,6 @@ export function openRunning({ disk, root, processes, now, warn }: RunningOptions
 		const updated = new Date(now()).toISOString();
 		const at = canonicalAddress(address);
 		return { address: at, name, cwd, pid, state, waitingOn, updated, started, x: { boot, namespace, instance, ...x } };
-	}
-
-	/** Asks the system about the processes of all these records at once. */
-	function look(records: readonly RunningRecord[]): (record: RunningRecord) => Judgement {
-		const pids = new Set(records.map(({ pid }) => pid).filter((pid) => processes.exists(pid)));
-		const tokens = processes.startTokens([...pids]);
-		return (record) => judge(record, processes.self, { exists: pids.has(record.pid), started: tokens.get(record.pid) });
 	}
 
 	function namesInFolder(): string[] {
