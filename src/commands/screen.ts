@@ -167,7 +167,7 @@ export function createScreenControl(
 	}
 
 	function write(ctx: ExtensionContext, session: MailSession, memory: Memory, to: string): Promise<Said | undefined> {
-		const title = `To ${nameOf(session, to)} (${to}), as a request`;
+		const title = `To ${session.overview.nameOf(to)} (${to}), as a request`;
 		return compose(ctx, session, memory, { title, key: `to ${to}` }, (text) => {
 			const said = sendRequest(session, memory, to, text);
 			// The recipient is found: back to where a person came from.
@@ -186,7 +186,7 @@ export function createScreenControl(
 		listed: Listed,
 		mail: Envelope,
 	): Promise<Said | undefined> {
-		const who = nameOf(session, mail.from);
+		const who = session.overview.nameOf(mail.from);
 		const isAnswer = canAnswer(mail.kind, session.overview.status(listed).word);
 		const title = isAnswer ? `Answer to the ${mail.kind} from ${who}` : `To ${who}, as a new request`;
 		return compose(ctx, session, memory, { title, key: `reply ${mail.from} ${mail.id}` }, (text) => {
@@ -203,7 +203,7 @@ export function createScreenControl(
 		listed: Listed,
 		mail: Envelope,
 	): Promise<Said | undefined> | Said {
-		const who = nameOf(session, mail.to);
+		const who = session.overview.nameOf(mail.to);
 		const { word } = session.overview.status(listed);
 		if (word !== "queued")
 			return failed(`Nothing was changed: it is ${word}; only a mail that is queued can be edited.`);
@@ -232,7 +232,7 @@ export function createScreenControl(
 	): Promise<Said | undefined> {
 		let reason: string | undefined;
 		if (isApproved) {
-			const before = `Let ${nameOf(session, of)} make this call? ${message}`;
+			const before = `Let ${session.overview.nameOf(of)} make this call? ${message}`;
 			const question = questionText({ before, text: whole() }, 2, terminalSize());
 			if (!(await isSure(ctx, question, "Approve it", "Decide later"))) return undefined;
 		} else {
@@ -251,7 +251,7 @@ export function createScreenControl(
 		{ address }: RunningSession,
 		wanted: Control,
 	): Promise<Said | undefined> {
-		const who = nameOf(session, address);
+		const who = session.overview.nameOf(address);
 		const isSelf = address === session.mailbox.address;
 		if (isSelf && !session.isOwner)
 			return failed("Nothing was done: another process has this session open and receives its mail.");
@@ -290,7 +290,7 @@ export function createScreenControl(
 		listed: Listed,
 		mail: Envelope,
 	): Promise<Said | undefined> {
-		const who = nameOf(session, mail.from);
+		const who = session.overview.nameOf(mail.from);
 		const what = awaitsAnswer(mail) ? `${who} gets the answer that it failed.` : "The model will not see it.";
 		const question = `Drop the ${mail.kind} from ${who}?\n${what}`;
 		if (!(await isSure(ctx, question, "Drop it")) || current() !== session) return undefined;
@@ -356,13 +356,9 @@ function sendRequest(session: MailSession, memory: Memory, to: string, text: str
 	const sent = session.outbox.send({ to, kind: "request", body: text, hops: 0 });
 	if (!sent.ok) return failed(`${sent.message} What you typed is kept.`);
 	memory.sentId = sent.envelope.id;
-	return { text: [`Sent to ${nameOf(session, to)}.`, ...sent.notes].join(" "), isError: false };
+	return { text: [`Sent to ${session.overview.nameOf(to)}.`, ...sent.notes].join(" "), isError: false };
 }
 
 function failed(text: string): Said {
 	return { text, isError: true };
-}
-
-function nameOf({ overview }: MailSession, address: string): string {
-	return field(overview.nameOf(address), 60);
 }

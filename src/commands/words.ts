@@ -47,7 +47,7 @@ function waiting(session: MailSession): string {
 		listed === undefined ? [`${id} (its file is not here any more)`] : [],
 	);
 	const chains = sessions.chains().map(({ addresses, isRing }) => {
-		const names = addresses.map((address) => field(overview.nameOf(address), 60));
+		const names = addresses.map(overview.nameOf);
 		return chainText({ names, isRing });
 	});
 	const parts: [string, string[]][] = [
@@ -76,11 +76,11 @@ function sessionTable({ overview, sessions, mailbox }: MailSession): string {
 		const { address, cwd, waitingOn } = session;
 		const about = [
 			pathField(cwd),
-			...(waitingOn === "" ? [] : [`waits for ${field(overview.nameOf(waitingOn), 60)}`]),
+			...(waitingOn === "" ? [] : [`waits for ${overview.nameOf(waitingOn)}`]),
 			...(address === mailbox.address ? ["this session"] : []),
 		];
 		return [
-			field(overview.nameOf(address), 60),
+			overview.nameOf(address),
 			shortAddress(address, addresses),
 			stateOf(session),
 			`${sessions.waitingCount(address)} ${waitingWord(address === mailbox.address)}`,
@@ -106,7 +106,7 @@ function approvalTable({ calls, overview }: MailSession): string {
 	if (tickets.length === 0) return "No call waits for a decision.";
 	const rows = tickets.map(({ id, session, call, since }) => {
 		const seconds = Math.max(0, Math.round((Date.now() - since) / 1000));
-		return [`${seconds} s`, id, field(overview.nameOf(session), 60), field(call, 200)];
+		return [`${seconds} s`, id, overview.nameOf(session), field(call, 200)];
 	});
 	return aligned(rows).join("\n");
 }
@@ -117,7 +117,7 @@ function mailTable({ overview }: MailSession, list: readonly Listed[]): string[]
 		if (mail === undefined) return [];
 		const { word, reason } = overview.status(listed);
 		const other = listed.box === "sent" ? mail.to : mail.from;
-		const who = other === "" ? "?" : field(overview.nameOf(other), 60);
+		const who = other === "" ? "?" : overview.nameOf(other);
 		return [[word, shortTime(mail.ts), mail.kind ?? "", who, mail.id, field(reason ?? subjectOf(mail), 100)]];
 	});
 	return [...aligned(rows), ...more(list.length)];

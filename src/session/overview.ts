@@ -83,7 +83,7 @@ export interface Overview {
 	thread(listed: Listed): Generator<undefined, ThreadPart[]>;
 	/** A mail of either list by the id in its name. */
 	find(box: "inbox" | "sent", id: string): Listed | undefined;
-	/** What a session is called: its name, of one that is closed the last that is known, otherwise the start of its id. */
+	/** What a session is called: its name, of one that is closed the last that is known, otherwise the start of its id. It can be shown as it is. */
 	nameOf(address: string): string;
 	/** The sessions that run. Asked of the disk at most once between two calls of `relist`. */
 	running(): readonly RunningSession[];

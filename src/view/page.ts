@@ -31,7 +31,7 @@ export function createPage(overview: Overview, read: (work: Generator<undefined>
 		if ("envelope" in found) {
 			const { id, from, to, kind, status, ts } = found.envelope;
 			const other = isSent ? to : from;
-			add(`${isSent ? "To" : "From"}: ${field(overview.nameOf(other))} (${other})`, "accent");
+			add(`${isSent ? "To" : "From"}: ${overview.nameOf(other)} (${other})`, "accent");
 			add(`${kind}${status === "" ? "" : ` (${field(status)})`} · ${word} · ${shortTime(ts)} · id ${id}`, "muted");
 		} else add(`${word} · it cannot be read: ${field(found.problem, 500)}`, "error");
 		if (reason !== undefined) add(`Set aside: ${field(reason, 500)}`, "error");

@@ -571,7 +571,7 @@ export function createScreen(parts: ScreenParts): Screen {
 			return;
 		}
 		const { envelope } = found;
-		const who = field(overview.nameOf(envelope.to));
+		const who = overview.nameOf(envelope.to);
 		if (mailbox.retract({ envelope, name: listed.name }))
 			say(`Taken back: ${who} had not claimed it and will not see it.`);
 		else if (mailbox.isTakenBack(listed.name)) say("It was taken back already.", true);
