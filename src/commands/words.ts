@@ -1,5 +1,6 @@
 import { shortAddress } from "../mail/address.ts";
 import { counted, field, pathField } from "../mail/text.ts";
+import { shortSpan } from "../mail/time.ts";
 import { detachedCalls, lastLine } from "../session/calls.ts";
 import { type Listed, subjectOf } from "../session/overview.ts";
 import type { MailSession } from "../session/session.ts";
@@ -105,8 +106,7 @@ function approvalTable({ calls, overview }: MailSession): string {
 	const tickets = calls?.tickets() ?? [];
 	if (tickets.length === 0) return "No call waits for a decision.";
 	const rows = tickets.map(({ id, session, call, since }) => {
-		const seconds = Math.max(0, Math.round((Date.now() - since) / 1000));
-		return [`${seconds} s`, id, overview.nameOf(session), field(call, 200)];
+		return [shortSpan(Date.now() - since), id, overview.nameOf(session), field(call, 200)];
 	});
 	return aligned(rows).join("\n");
 }
