@@ -45,11 +45,13 @@ export async function read(call: Call): Promise<number> {
 			const mail = member.read(id);
 			if (mail !== undefined && "ok" in mail) return refused(call, mail);
 			if (mail === undefined) break;
+			// What has not been shown yet is found again when that takes long.
+			if (unseen.some(({ name }) => name === mail.name)) continue;
 			const shown = mailOf(mail.envelope, member.running);
 			if (!out.isJson && !(await out.print(mailText(shown, count > 0)))) return 0;
 			if (!out.isJson && !mail.isOld) member.done(mail);
 			mails.push(shown);
-			if (!mail.isOld) unseen.push(mail);
+			if (out.isJson && !mail.isOld) unseen.push(mail);
 		}
 		const printed: Printed["read"] = { mails };
 		if (out.isJson && (await out.printJson(printed))) for (const mail of unseen) member.done(mail);

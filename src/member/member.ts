@@ -202,6 +202,9 @@ export function openMember({
 	let record: OwnRecord | undefined;
 	let opened: Mailbox | undefined;
 	let isClosed = false;
+	/** The mail that was open when it was last looked for, and when that was. */
+	const left: OpenMail[] = [];
+	let lookedAt = Number.NEGATIVE_INFINITY;
 	/** The ask that waits. */
 	let asking: Pick<Asks, "awaits"> | undefined;
 
@@ -446,12 +449,15 @@ export function openMember({
 		return mail;
 	}
 
-	/** What a process that died claimed and never showed. */
+	/** What a process that died claimed and never showed. To look for it takes the longer the older the mailbox is. */
 	function leftOpen(): ReadMail | undefined {
-		for (const found of mailbox().leftOpen()) {
-			if (found?.result !== "claimed") continue;
-			// Another process of this name may be showing it.
-			if (isPast(disk.changed(`${found.mail.path}.open`))) return readMail(found.mail);
+		if (left.length === 0 && isPast(lookedAt)) {
+			for (const found of mailbox().leftOpen()) if (found?.result === "claimed") left.push(found.mail);
+			lookedAt = now();
+		}
+		for (let mail = left.pop(); mail !== undefined; mail = left.pop()) {
+			// Another process of this name may be showing it, or have shown it.
+			if (isPast(disk.changed(`${mail.path}.open`))) return readMail(mail);
 		}
 		return undefined;
 	}

@@ -219,6 +219,18 @@ describe("a program with a name", () => {
 		expect(open()).toEqual([]);
 	});
 
+	test("L2 is shown once what a reader that was killed had claimed, also with all that waits and as JSON", async () => {
+		const session = home.session(bob, { name: "bob" });
+		for (const body of ["left", "waits"]) session.mailbox.deliver({ to: "ci", kind: "message", body, hops: 0 });
+		await home.run(["read", "--from", "ci"]);
+		const [left = ""] = home.names("ci", "cur");
+		writeFileSync(join(home.root, "ci", "cur", `${left}.open`), "");
+		await sleep(2500);
+		const { mails } = z.parse(schemas.read, await home.json(["read", "--all", "--from", "ci"]));
+		expect(mails.map(({ body }) => body)).toEqual(["left", "waits"]);
+		expect(home.names("ci", "cur").filter((name) => name.endsWith(".open"))).toEqual([]);
+	});
+
 	test("can wait for its mail, is listed meanwhile, and ends with 4 when none comes", async () => {
 		const session = home.session(bob, { name: "bob" });
 		const reading = home.start(["read", "--wait", "60", "--json", "--from", "ci"]);
