@@ -14,10 +14,6 @@ type Mail = Printed["read"]["mails"][number];
 export async function inbox(call: Call): Promise<number> {
 	const { out } = call;
 	return asMember(call, "send", async (member) => {
-		if (member.who.type === "passing") {
-			out.fail("no_name", "Nothing was done: say whose mail it is with --from NAME, or set PI_SESSION_MAIL_NAME.");
-			return 1;
-		}
 		const waiting = member.inbox();
 		if ("ok" in waiting) return refused(call, waiting);
 		const mails = waiting.map(({ envelope }) => mailOf(envelope, member.running));

@@ -53,7 +53,7 @@ export interface Member {
 	ask(ask: ProgramAsk): Promise<AskOutcome | AskRefusal | MemberRefusal>;
 	/** Does with another session what its person wants. Never as a session: what a model wants is none of that. */
 	control(to: string, control: Control): Sent | SendRefusal | MemberRefusal;
-	/** The mail that waits, oldest first; without what a waiting ask of this member is about to take. */
+	/** The mail that waits, oldest first; without what a waiting ask of this member is about to take. Not of a passing member. */
 	inbox(): WaitingMail[] | MemberRefusal;
 	/**
 	 * Claims a waiting mail: the oldest, or the one of this id or start of an id. One that was read before is found by its
@@ -500,7 +500,7 @@ export function openMember({
 			if (isSession) return refuse("in_session", "another session is paused, stopped or interrupted by its user alone");
 			return attempt(() => outbox().control(to, control, true));
 		},
-		inbox: () => attempt(waitingMails),
+		inbox: () => (who.type === "passing" ? noName() : attempt(waitingMails)),
 		read(id) {
 			const refused = nameless("mail cannot be read by a program");
 			if (refused !== undefined) return refused;

@@ -108,6 +108,14 @@ describe("a message", () => {
 		});
 	});
 
+	test.each(["inbox", "read", "sent"])("of nobody in particular: %s says that it needs a name", async (command) => {
+		expect(await home.run([command])).toMatchObject({
+			code: 1,
+			stderr: expect.stringContaining("Nothing was done: say whose mail it is with --from NAME"),
+		});
+		expect(home.names("running")).toEqual([]);
+	});
+
 	test("can be given on standard input, and a request without a name is refused with what to do", async () => {
 		const session = home.session(bob, { name: "bob" });
 		expect(await home.run(["send", "bob"], { input: "from a pipe\n" })).toMatchObject({ code: 0 });
