@@ -3,7 +3,7 @@ import type { RunningSession } from "../mail/running.ts";
 import { field, pathField } from "../mail/text.ts";
 import { runningOn } from "../member/machine.ts";
 import { surroundingSession } from "../member/who.ts";
-import { approvalMarks } from "../session/tool-words.ts";
+import { marksOf } from "../session/tool-words.ts";
 import type { Call } from "./call.ts";
 import { thisMachine } from "./machine.ts";
 import type { Printed } from "./schemas.ts";
@@ -16,13 +16,9 @@ export async function list(call: Call): Promise<number> {
 	const sessions = running.list();
 	const self = surroundingSession(call.env, running, machine.processes)?.address;
 	if (call.has("names")) {
+		const addresses = sessions.map(({ address }) => address);
 		const recipients = sessions.filter(({ address }) => address !== self);
-		const names = recipients.map((session) =>
-			displayName(
-				session,
-				sessions.map(({ address }) => address),
-			),
-		);
+		const names = recipients.map((session) => displayName(session, addresses));
 		if (names.length > 0) await out.print(names.join("\n"));
 	} else if (out.isJson) {
 		const printed: Printed["list"] = { sessions: sessions.map((session) => summaryOf(session, self)) };
@@ -59,14 +55,6 @@ export function lineOf(
 ): string {
 	const addresses = all.map(({ address }) => address);
 	const target = all.find(({ address }) => address === session.waitingOn);
-	const marks = [
-		...(session.x.program === true ? ["a program"] : []),
-		...(session.x.receiving === false ? ["takes no mail now"] : []),
-		...(session.x.paused === true ? ["paused"] : []),
-		...approvalMarks(session),
-		...(session.judgement === "unknown" ? ["cannot be looked into from here"] : []),
-		...(session.address === self ? ["this session"] : []),
-	];
 	return [
 		bold(displayName(session, addresses)),
 		session.address,
@@ -75,6 +63,6 @@ export function lineOf(
 		...(session.waitingOn === ""
 			? []
 			: [`waits for ${target === undefined ? field(session.waitingOn) : displayName(target, addresses)}`]),
-		...marks.map((mark) => `(${mark})`),
+		...marksOf(session, self).map((mark) => `(${mark})`),
 	].join("  ");
 }

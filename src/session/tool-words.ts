@@ -32,25 +32,30 @@ export function describeSessions(sessions: readonly RunningSession[], self: stri
 				: [
 						`waiting on ${waitedFor === undefined ? "a session that is not running" : displayName(waitedFor, addresses)} (${field(session.waitingOn)})`,
 					];
-		const marks = [
-			...(session.x.program === true ? ["a program"] : []),
-			...(session.x.receiving === false ? ["takes no mail now"] : []),
-			...approvalMarks(session),
-			...(session.x.paused === true ? ["paused by its user"] : []),
-			...(session.x.wakeOn === undefined ? [] : wakers(session.x.wakeOn)),
-			...(session.judgement === "unknown" ? ["cannot be looked into from here"] : []),
-			...(session.address === self ? ["this session"] : []),
-		];
 		const name = displayName(session, addresses);
 		return [
 			`- ${name} (${session.address})`,
 			pathField(session.cwd),
 			session.state,
 			...waiting,
-			...marks.map((mark) => `(${mark})`),
+			...marksOf(session, self).map((mark) => `(${mark})`),
 		].join(", ");
 	});
 	return [`${counted(sessions.length, "running session")}:`, ...lines].join("\n");
+}
+
+/** What a sender should know of a session that runs, each in a few words. `self` is the address of whoever asks. */
+export function marksOf(session: RunningSession, self: string | undefined): string[] {
+	const { address, judgement, x } = session;
+	return [
+		...(x.program === true ? ["a program"] : []),
+		...(x.receiving === false ? ["takes no mail now"] : []),
+		...approvalMarks(session),
+		...(x.paused === true ? ["paused by its user"] : []),
+		...(x.wakeOn === undefined ? [] : wakers(x.wakeOn)),
+		...(judgement === "unknown" ? ["cannot be looked into from here"] : []),
+		...(address === self ? ["this session"] : []),
+	];
 }
 
 /** What is said of a session that waits for somebody to decide about its calls. */
