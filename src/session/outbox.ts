@@ -67,12 +67,12 @@ export function createOutbox({
 		try {
 			// Without its folders nobody would be found, which would be no reason.
 			mailbox.mend();
+			// A full id is one whoever runs: no other record has to be read for it.
+			const others = isUuid(to) ? [] : running.list();
+			return resolve(to, { running: others, self: mailbox.address, hasMailbox: mailbox.isKnown });
 		} catch (error) {
 			return { ok: false, code: "io", message: `Nothing was sent: ${errorReason(error)}.` };
 		}
-		// A full id is one whoever runs: no other record has to be read for it.
-		const others = isUuid(to) ? [] : running.list();
-		return resolve(to, { running: others, self: mailbox.address, hasMailbox: mailbox.isKnown });
 	}
 
 	/** Which rule of another session's settings keeps a mail of this one from starting a run there. */

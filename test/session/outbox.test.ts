@@ -227,6 +227,15 @@ describe("the outbox", () => {
 		});
 	});
 
+	test("L4 refuses as well to ask, and to do something with, whom it cannot look for", () => {
+		const { outbox, failAt } = setUp();
+		failAt("entry", "worker");
+		expect([outbox.resolve("worker"), outbox.control("worker", { op: "pause" })]).toMatchObject([
+			{ ok: false, code: "io", message: "Nothing was sent: EIO: made to fail." },
+			{ ok: false, code: "io", message: "Nothing was done: EIO: made to fail." },
+		]);
+	});
+
 	test("L4 says that the mail root is missing, and not that nobody has such a name", () => {
 		const { outbox, root } = setUp();
 		rmSync(root.path, { recursive: true });
