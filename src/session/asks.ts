@@ -144,15 +144,8 @@ export function createAsks({
 		}
 	}
 
-	async function ask({
-		to,
-		message,
-		hops,
-		id,
-		timeoutMs = askTimeoutMs,
-		signal,
-		onProgress,
-	}: Ask): Promise<AskOutcome | AskRefusal> {
+	/** Whom an ask goes to, or why it cannot be made now. */
+	function recipientOf({ to, message, hops, id }: Ask): { ok: true; address: string } | AskRefusal {
 		if (waiting !== undefined) {
 			return refuse("already_waiting", "another ask of this session is waiting; wait for its answer first");
 		}
@@ -183,69 +176,80 @@ export function createAsks({
 		if (target.x.paused === true) {
 			return refuse("not_receiving", `${address} is paused by its user; ${sendsWith} leaves a message for it`);
 		}
-		const refused = outbox.notAccepted(address, "ask", id);
-		if (refused !== undefined) return refused;
+		return outbox.notAccepted(address, "ask", id) ?? found;
+	}
+
+	async function ask(asked: Ask): Promise<AskOutcome | AskRefusal> {
+		const found = recipientOf(asked);
+		if (!found.ok) return found;
+		const { address } = found;
 		const ticket = now();
 		try {
 			presence.update({ waitingOn: address, ticket });
 			if (mustWithdraw(address, ticket)) {
 				return refusedRing(address);
 			}
+			const { message, hops, id } = asked;
 			const sent = outbox.send({ to: address, kind: "ask", body: message, hops, id });
 			if (!sent.ok) return sent;
-			return await wait(sent, ticket);
+			return await answerTo(sent, ticket, asked);
 		} finally {
 			waiting = undefined;
 			presence.update({ waitingOn: "", ticket: undefined });
 		}
+	}
 
-		function wait(sent: Sent, ticketOfAsk: number): Promise<AskOutcome | AskRefusal> {
-			const target = sent.envelope.to;
-			return new Promise((resolve) => {
-				let checkedAt = now();
-				let waitedMs = 0;
-				let missingSinceMs: number | undefined;
-				/** The mail whose answer is waited for: another one once a person has changed it. */
-				const current = () => waiting?.mail ?? sent;
-				const asked = () => ({ id: current().envelope.id, to: target });
-				const finish = (end: AskOutcome | AskRefusal) => {
-					clearInterval(timer);
-					signal?.removeEventListener("abort", stop);
-					resolve(end);
-				};
-				const stop = () => finish({ outcome: "stopped-by-user", ...asked() });
-				waiting = {
-					mail: sent,
-					finish(reply) {
-						if (reply === "closed") stop();
-						else if (reply === "interrupted") finish({ outcome: "interrupted", ...asked() });
-						else finish({ outcome: "answered", ...asked(), reply });
-					},
-				};
-				const check = () => {
-					// Not the difference to the start: a clock that is set must neither end the wait nor prolong it.
-					waitedMs += Math.min(Math.max(0, now() - checkedAt), maxStepMs);
-					checkedAt = now();
-					const session = running.find(target);
-					if (session === undefined && isUsable()) missingSinceMs ??= waitedMs;
-					else missingSinceMs = undefined;
-					// An answer that was written just before the end still counts.
-					scan();
-					if (isTakenBack(current())) finish({ outcome: "taken-back", ...asked() });
-					else if (missingSinceMs !== undefined && waitedMs - missingSinceMs >= goneMs) {
-						finish({ outcome: "stopped-running", ...asked() });
-					} else if (waitedMs >= timeoutMs) {
-						finish({ outcome: "timed-out", ...asked() });
-					} else if (mustWithdraw(target, ticketOfAsk)) {
-						finish(takeBack(current()) ? refusedRing(target) : { outcome: "withdrawn", ...asked() });
-					} else onProgress({ target: session, waitedMs });
-				};
-				const timer = setInterval(check, checkMs);
-				if (signal?.aborted === true) stop();
-				else signal?.addEventListener("abort", stop);
-				check();
-			});
-		}
+	/** Waits for the end of an ask that was sent. */
+	function answerTo(
+		sent: Sent,
+		ticket: number,
+		{ timeoutMs = askTimeoutMs, signal, onProgress }: Ask,
+	): Promise<AskOutcome | AskRefusal> {
+		const target = sent.envelope.to;
+		return new Promise((resolve) => {
+			let checkedAt = now();
+			let waitedMs = 0;
+			let missingSinceMs: number | undefined;
+			/** The mail whose answer is waited for: another one once a person has changed it. */
+			const current = () => waiting?.mail ?? sent;
+			const asked = () => ({ id: current().envelope.id, to: target });
+			const finish = (end: AskOutcome | AskRefusal) => {
+				clearInterval(timer);
+				signal?.removeEventListener("abort", stop);
+				resolve(end);
+			};
+			const stop = () => finish({ outcome: "stopped-by-user", ...asked() });
+			waiting = {
+				mail: sent,
+				finish(reply) {
+					if (reply === "closed") stop();
+					else if (reply === "interrupted") finish({ outcome: "interrupted", ...asked() });
+					else finish({ outcome: "answered", ...asked(), reply });
+				},
+			};
+			const check = () => {
+				// Not the difference to the start: a clock that is set must neither end the wait nor prolong it.
+				waitedMs += Math.min(Math.max(0, now() - checkedAt), maxStepMs);
+				checkedAt = now();
+				const session = running.find(target);
+				if (session === undefined && isUsable()) missingSinceMs ??= waitedMs;
+				else missingSinceMs = undefined;
+				// An answer that was written just before the end still counts.
+				scan();
+				if (isTakenBack(current())) finish({ outcome: "taken-back", ...asked() });
+				else if (missingSinceMs !== undefined && waitedMs - missingSinceMs >= goneMs) {
+					finish({ outcome: "stopped-running", ...asked() });
+				} else if (waitedMs >= timeoutMs) {
+					finish({ outcome: "timed-out", ...asked() });
+				} else if (mustWithdraw(target, ticket)) {
+					finish(takeBack(current()) ? refusedRing(target) : { outcome: "withdrawn", ...asked() });
+				} else onProgress({ target: session, waitedMs });
+			};
+			const timer = setInterval(check, checkMs);
+			if (signal?.aborted === true) stop();
+			else signal?.addEventListener("abort", stop);
+			check();
+		});
 	}
 
 	return {
