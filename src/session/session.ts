@@ -1,4 +1,3 @@
-import { statSync } from "node:fs";
 import { join } from "node:path";
 import type {
 	AgentSettledEvent,
@@ -149,7 +148,7 @@ export function openSession(
 	const settings = openSettings({ disk, file: machine.settingsFile(), now, warn: say });
 	const isDurable = () => settings.read().durability === "durable";
 	const mailbox = openMailbox({ disk, root, address, now, isDurable });
-	warnIfOpenToOthers(mailbox.folder, say);
+	warnIfOpenToOthers(disk, mailbox.folder, say);
 	const upkeep = createUpkeep({
 		disk,
 		root,
@@ -745,8 +744,8 @@ function changedOrUnknown(disk: Disk, path: string): number | undefined {
 	}
 }
 
-function warnIfOpenToOthers(folder: string, warn: (text: string) => void): void {
-	if (process.platform === "win32" || (statSync(folder).mode & 0o077) === 0) return;
+function warnIfOpenToOthers(disk: Disk, folder: string, warn: (text: string) => void): void {
+	if (process.platform === "win32" || ((disk.mode(folder) ?? 0) & 0o077) === 0) return;
 	warn(`other users can look into this session's mailbox; run: chmod 700 ${folder}`);
 }
 
