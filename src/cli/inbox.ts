@@ -6,7 +6,7 @@ import { asMember, refused } from "./machine.ts";
 import { mailLine, mailOf } from "./mail-line.ts";
 import { wholeNumber } from "./number.ts";
 import type { Printed } from "./schemas.ts";
-import { hasMail, untilMail } from "./until-mail.ts";
+import { untilMail } from "./until-mail.ts";
 
 type Mail = Printed["read"]["mails"][number];
 
@@ -33,12 +33,15 @@ export async function read(call: Call): Promise<number> {
 	if (rest.length > 0 || (isAll && id !== undefined)) throw new UsageError("read takes one id, or --all");
 	const seconds = wholeNumber(call, "wait", maxWaitSeconds);
 	return asMember(call, "send", async (member) => {
-		const code = seconds === undefined || id !== undefined ? 0 : await waitForMail(call, member, seconds);
-		if (code !== 0) return code;
 		const mails: Mail[] = [];
 		const unseen: ReadMail[] = [];
 		for (let count = 0; count < (isAll ? maxAtOnce : 1); count++) {
-			const mail = member.read(id);
+			let mail = member.read(id);
+			if (mail === undefined && count === 0 && seconds !== undefined) {
+				const code = await waitForMail(call, member, seconds);
+				if (code !== 0) return code;
+				mail = member.read();
+			}
 			if (mail !== undefined && "ok" in mail) return refused(call, mail);
 			if (mail === undefined) break;
 			// What has not been shown yet is found again when that takes long.
@@ -58,10 +61,8 @@ export async function read(call: Call): Promise<number> {
 
 const maxWaitSeconds = 7 * 24 * 60 * 60;
 
-/** Waits until mail is there, listed like a session; returns 0 or the exit code. */
+/** Waits until mail comes, listed like a session; returns 0 or the exit code. */
 async function waitForMail(call: Call, member: ProgramMember, seconds: number): Promise<number> {
-	// What a program must not read is refused at once, by whoever reads. Who need not wait need not be listed.
-	if (member.who.type !== "named" || hasMail(member)) return 0;
 	const interrupt = untilInterrupted();
 	const seen = member.appear();
 	if (!seen.ok) return refused(call, seen);

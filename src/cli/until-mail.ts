@@ -21,7 +21,7 @@ export function untilMail(member: Member, seconds: number, over: AbortSignal): P
 }
 
 /** Whether a mail waits for a member, or its inbox cannot be read, which whoever reads is told. */
-export function hasMail(member: Member): boolean {
+function hasMail(member: Member): boolean {
 	const waiting = member.inbox();
 	return "ok" in waiting || waiting.length > 0;
 }
