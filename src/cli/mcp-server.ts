@@ -146,10 +146,11 @@ function addTools(server: McpServer, { take, chain, signal, whenGiven }: ServerP
 			),
 		}),
 		async (member, { id, wait = 0 }, ctx) => {
-			if (id === undefined && member.who.type === "named") {
+			let mail = member.read(id);
+			if (mail === undefined && wait > 0) {
 				await untilMail(member, wait, AbortSignal.any([ctx.mcpReq.signal, signal]));
+				mail = member.read();
 			}
-			const mail = member.read(id);
 			if (mail === undefined) return { text: "No mail waits." };
 			if ("ok" in mail) return mail;
 			chain.read(mail.envelope.hops);

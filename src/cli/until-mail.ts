@@ -6,7 +6,6 @@ import type { Member } from "../member/member.ts";
  */
 export function untilMail(member: Member, seconds: number, over: AbortSignal): Promise<"mail" | "late" | "over"> {
 	if (over.aborted) return Promise.resolve("over");
-	if (seconds === 0) return Promise.resolve("late");
 	if (hasMail(member)) return Promise.resolve("mail");
 	return new Promise((resolve) => {
 		const end = (why: "mail" | "late" | "over") => {

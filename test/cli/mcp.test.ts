@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { nodeDisk } from "../../src/mail/disk.ts";
@@ -200,6 +200,18 @@ describe("an MCP client is a member", () => {
 		deliver(reviewer, "message", "at last");
 		expect((await waiting).text).toContain("\nat last\n");
 		expect(await call("session_mail_read", { wait: 601 })).toMatchObject({ isError: true });
+	});
+
+	test("L2 it does not wait for mail while there is some that a server before it had claimed and never given", async () => {
+		deliver(home.session(bob, { name: "bob" }), "message", "left");
+		await home.run(["read", "--from", "claude"]);
+		const [name = ""] = home.names("claude", "cur");
+		const mark = join(home.root, "claude", "cur", `${name}.open`);
+		writeFileSync(mark, "");
+		// Not just now, or another reader may be showing it; by a clock that was ahead.
+		utimesSync(mark, Date.now() / 1000 + 60, Date.now() / 1000 + 60);
+		const { call } = await connect();
+		expect((await call("session_mail_read", { wait: 600 })).text).toContain("\nleft\n");
 	});
 
 	test.each(["ask", "request"] as const)("L3 it answers a %s with the tool that the mail names, once", async (kind) => {
