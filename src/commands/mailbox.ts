@@ -16,6 +16,9 @@ import type { ScreenControl } from "./screen.ts";
 import { describe } from "./words.ts";
 
 const elsewhere = "another process has this session open and receives its mail; close one of the two.";
+/** What a person changes about this session's mail. */
+const changes = ["on", "off", "pause", "resume"] as const;
+type Change = (typeof changes)[number];
 const usage = "Nothing was sent: type /mailbox <to> <text>, where <to> is a session's name or id.";
 /** Before a recipient. */
 const flagPattern = /^--(quiet|interrupt)(?:\s+|$)/;
@@ -49,7 +52,8 @@ export function registerMailboxCommand(
 		async handler(argument, ctx) {
 			const session = current();
 			const typed = argument.trim();
-			const tab = tabs.find((word) => word === typed);
+			const tab = tabs.find((known) => known === typed);
+			const word = changes.find((known) => known === typed);
 			const isShown = (tab !== "calls" && tab !== "approvals") || session?.calls !== undefined;
 			if (tab !== undefined && ctx.mode === "tui" && session !== undefined && isShown) await screen.open(ctx, tab);
 			else if (tab === "doctor") say(ctx, await inTurns(report(diagnose(ctx))));
@@ -60,8 +64,7 @@ export function registerMailboxCommand(
 			else if (tab !== undefined) say(ctx, await inTurns(describe(session, tab)));
 			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
 			// With a text behind it, each of these words but the last is the name of a session.
-			else if (typed === "on" || typed === "off") switchMail(session, ctx, typed === "on");
-			else if (typed === "pause" || typed === "resume") pause(session, ctx, typed);
+			else if (word !== undefined) change(session, ctx, word);
 			else if (typed === "prune") pruneFolders(session, ctx);
 			else if (/^policy(?:\s|$)/.test(typed)) showPolicy(session.calls, unused, ctx, typed);
 			else send(session, ctx, typed);
@@ -201,36 +204,27 @@ function send(session: MailSession, ctx: ExtensionCommandContext, argument: stri
 	say(ctx, [`Sent ${sent.envelope.id} to ${sent.envelope.to}`, ...sent.notes].join("\n"));
 }
 
-function switchMail(session: MailSession, ctx: ExtensionCommandContext, isOn: boolean): void {
+function change(session: MailSession, ctx: ExtensionCommandContext, word: Change): void {
 	if (!session.isOwner) {
-		refuse(ctx, isOn ? "on" : "off", `Nothing was changed: ${elsewhere}`);
+		refuse(ctx, word, `Nothing was changed: ${elsewhere}`);
 		return;
 	}
-	session.receive(isOn);
-	const whenOn = session.isPaused ? "what waited comes when you type /mailbox resume." : "what waited comes now.";
-	say(
-		ctx,
-		isOn
-			? `Mail is on: ${whenOn}`
-			: "Mail is off: it waits until you type /mailbox on. Replies to what this session sent still come.",
-	);
+	if (word === "on" || word === "off") session.receive(word === "on");
+	else session.control({ op: word });
+	say(ctx, changed(session, word));
 }
 
-function pause(session: MailSession, ctx: ExtensionCommandContext, op: "pause" | "resume"): void {
-	if (!session.isOwner) {
-		refuse(ctx, op, `Nothing was changed: ${elsewhere}`);
-		return;
+function changed({ isReceiving, isPaused }: MailSession, word: Change): string {
+	switch (word) {
+		case "off":
+			return "Mail is off: it waits until you type /mailbox on. Replies to what this session sent still come.";
+		case "on":
+			return `Mail is on: ${isPaused ? "what waited comes when you type /mailbox resume." : "what waited comes now."}`;
+		case "pause":
+			return "Paused: no mail starts a turn, and a run stops after its tools, until you type /mailbox resume.";
+		case "resume":
+			return `Not paused: ${isReceiving ? "what waited comes now." : "mail is off, and waits until you type /mailbox on."}`;
 	}
-	session.control({ op });
-	const whenResumed = session.isReceiving
-		? "what waited comes now."
-		: "mail is off, and waits until you type /mailbox on.";
-	say(
-		ctx,
-		op === "pause"
-			? "Paused: no mail starts a turn, and a run stops after its tools, until you type /mailbox resume."
-			: `Not paused: ${whenResumed}`,
-	);
 }
 
 function showPolicy(
