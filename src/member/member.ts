@@ -414,9 +414,9 @@ export function openMember({
 		const typed = id.toLowerCase();
 		return disk.list(folder).flatMap((file) => {
 			// The name is a hint that spares reading all of them.
-			if (!file.endsWith(".json") || !file.includes(`-${typed}`)) return [];
+			if (!mailPattern.test(file) || !file.includes(`-${typed}`)) return [];
 			const envelope = mailAt(disk, join(folder, file));
-			return envelope?.id.startsWith(typed) ? [{ name: file, envelope }] : [];
+			return envelope?.id.startsWith(typed) ? [{ name: nameIn(file), envelope }] : [];
 		});
 	}
 
@@ -566,12 +566,12 @@ export function openMember({
 				const names = disk.list(boxes.sent);
 				const all = new Set(names);
 				const copies = names
-					.filter((file) => /\.json(?:\.retracted)?$/.test(file))
+					.filter((file) => mailPattern.test(file))
 					.sort()
 					.reverse();
 				return copies.slice(0, atMost).flatMap((file) => {
 					const envelope = mailAt(disk, join(boxes.sent, file));
-					const name = file.replace(/\.retracted$/, "");
+					const name = nameIn(file);
 					if (envelope === undefined) return [];
 					return [{ name, envelope, status: sentStatus(disk, root, boxes, { name, to: envelope.to }, all) }];
 				});
@@ -599,7 +599,8 @@ export function openMember({
 				const found = one([boxes.sent], id, "that was sent from here");
 				if ("ok" in found) return found;
 				if (mailbox().retract(found)) return { ok: true, envelope: found.envelope };
-				return refuse("claimed", "its recipient has it already");
+				const isBack = mailbox().isTakenBack(found.name);
+				return refuse("claimed", isBack ? "it was taken back already" : "its recipient has it already");
 			});
 		},
 		watch(look) {
@@ -626,10 +627,17 @@ export function openMember({
 
 /** Ids that people type are at least this long. */
 const minIdLength = 8;
+/** A mail in any box; a copy of one that was taken back has the ending besides. */
+const mailPattern = /\.json(?:\.retracted)?$/;
 /** How often a folder is looked at though nothing is heard of it: a watch may lose an event (design L5). */
 const sweepMs = 1000;
 /** How long another process of this name may take to show what it has claimed, or to send what it has changed. */
 const showingMs = 2000;
+
+/** The name that a mail was sent under, by that of its file. */
+function nameIn(file: string): string {
+	return file.replace(/\.retracted$/, "");
+}
 
 function refusalOf({ code, message }: EditRefusal): MemberRefusal {
 	const isKnown = code === "io" || code === "too_large" || code === "empty" || code === "claimed";

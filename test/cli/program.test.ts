@@ -285,6 +285,15 @@ describe("a program with a name", () => {
 			code: 1,
 			stderr: expect.stringContaining("has it already"),
 		});
+		for (const again of [
+			["retract", second?.id ?? ""],
+			["edit", second?.id ?? "", "new"],
+		]) {
+			expect(await home.run([...again, "--from", "ci"])).toMatchObject({
+				code: 1,
+				stderr: expect.stringContaining("it was taken back already"),
+			});
+		}
 	});
 
 	test("sees what became of the rest when a power cut has left one of the copies unreadable", async () => {
