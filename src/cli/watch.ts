@@ -1,6 +1,6 @@
 import type { RunningSession } from "../mail/running.ts";
 import { field } from "../mail/text.ts";
-import type { ProgramMember } from "../member/member.ts";
+import type { Machine, ProgramMember } from "../member/member.ts";
 import type { Call } from "./call.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { lineOf, summaryOf } from "./list.ts";
@@ -19,7 +19,7 @@ export async function watch(call: Call): Promise<number> {
 		const seen = member.who.type === "named" ? member.appear() : undefined;
 		if (seen !== undefined && !seen.ok) return refused(call, seen);
 		return new Promise<number>((resolve) => {
-			const changes = createChanges(member, () => new Date(machine.now()).toISOString());
+			const changes = createChanges(member, machine);
 			const look = () => {
 				for (const event of changes()) {
 					const text = out.isJson ? out.printJson(event) : out.print(eventLine(event, member));
@@ -44,7 +44,7 @@ export async function watch(call: Call): Promise<number> {
 const watchedMails = 200;
 
 /** What happened since the last call. The first one tells who runs and what waits. */
-function createChanges(member: ProgramMember, now: () => string): () => Event[] {
+function createChanges(member: ProgramMember, { now, warn }: Machine): () => Event[] {
 	const isNamed = member.who.type === "named";
 	let sessions = new Map<string, RunningSession>();
 	let mails = new Set<string>();
@@ -52,7 +52,7 @@ function createChanges(member: ProgramMember, now: () => string): () => Event[] 
 	let isFirst = true;
 
 	function* find(): Generator<Event> {
-		const at = now();
+		const at = new Date(now()).toISOString();
 		const running = new Map(member.running.list().map((session) => [session.address, session]));
 		running.delete(member.address);
 		for (const session of running.values()) {
@@ -67,13 +67,15 @@ function createChanges(member: ProgramMember, now: () => string): () => Event[] 
 		sessions = running;
 		if (!isNamed) return;
 		const waiting = member.inbox();
-		if (!("ok" in waiting)) {
+		if ("ok" in waiting) warn(waiting.message);
+		else {
 			for (const { name, envelope } of waiting) {
 				if (!mails.has(name)) yield { event: "mail", at, mail: mailOf(envelope, member.running) };
 			}
 			mails = new Set(waiting.map(({ name }) => name));
 		}
 		const sent = member.sent(watchedMails);
+		if ("ok" in sent) warn(sent.message);
 		for (const { name, envelope, status } of "ok" in sent ? [] : sent) {
 			const before = statuses.get(name);
 			statuses.set(name, status);

@@ -1,5 +1,5 @@
 import { spawn, spawnSync } from "node:child_process";
-import { renameSync, utimesSync, writeFileSync } from "node:fs";
+import { renameSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -527,6 +527,18 @@ describe("watch", () => {
 		expect(home.names("running")).toEqual([]);
 		// It claimed nothing.
 		expect(home.mails("ci", "new")).toHaveLength(1);
+	});
+
+	test("says once that it cannot look at its mail any more, and watches the sessions on", async () => {
+		const watching = home.start(["watch", "--from", "ci"]);
+		await eventually(() => home.names("running").includes("ci.json"));
+		rmSync(join(home.root, "ci", "sent"), { recursive: true });
+		writeFileSync(join(home.root, "ci", "sent"), "");
+		home.session(bob, { name: "bob" });
+		await eventually(() => watching.printed().includes("bob"));
+		watching.child.kill("SIGTERM");
+		const { stderr } = await watching.ended;
+		expect(stderr).toMatch(/^warning: Nothing was done: ENOTDIR.*\n$/);
 	});
 
 	test("ends quietly when nobody reads its lines any more", async () => {
