@@ -1,6 +1,7 @@
 import { writeSync } from "node:fs";
 import type { ExtensionAPI, ExtensionCommandContext, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { shortAddress } from "../mail/address.ts";
+import { errorReason } from "../mail/disk.ts";
 import { reportOf } from "../mail/doctor.ts";
 import type { Finding, Findings } from "../mail/finding.ts";
 import { displayName, resolve } from "../mail/resolve.ts";
@@ -209,8 +210,13 @@ function change(session: MailSession, ctx: ExtensionCommandContext, word: Change
 		refuse(ctx, word, `Nothing was changed: ${elsewhere}`);
 		return;
 	}
-	if (word === "on" || word === "off") session.receive(word === "on");
-	else session.control({ op: word });
+	try {
+		if (word === "on" || word === "off") session.receive(word === "on");
+		else session.control({ op: word });
+	} catch (error) {
+		refuse(ctx, word, `Nothing was changed: ${errorReason(error)}.`);
+		return;
+	}
 	say(ctx, changed(session, word));
 }
 

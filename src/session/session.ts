@@ -100,9 +100,9 @@ export interface MailSession {
 	detailsOf(mail: OpenMail): MailDetails;
 	/** Notes a mail that enters no entry of its own. */
 	noteTaken(mail: OpenMail): void;
-	/** Switches mail off, or on again. */
+	/** Switches mail off, or on again. Throws when the session's file does not take that: then nothing is changed. */
 	receive(isOn: boolean): void;
-	/** Does what a person wants of it. */
+	/** Does what a person wants of it. Throws as `receive` does. */
 	control(control: Control): void;
 	/** Removes the folders of closed sessions whatever their age; `done` hears how many. */
 	prune(done: (count: number) => void): void;
@@ -658,7 +658,7 @@ export function openSession(
 		receive(isOn) {
 			if (isOn !== ledger.isReceiving) note({ address, type: "receiving", isOn });
 			presence.update(receiving());
-			pump();
+			guarded(pump)();
 		},
 		control: runControl.perform,
 		// Also while another process prunes: a person wants to hear what became of it.

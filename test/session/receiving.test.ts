@@ -2,9 +2,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFile
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { SessionManager } from "@earendil-works/pi-coding-agent";
-import { beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { mailRoot } from "../../src/mail/root.ts";
-import { envelopeText } from "../support/disk.ts";
+import { envelopeText, fail } from "../support/disk.ts";
 import { later, seasonedPi, useFakeMachine } from "../support/fake-machine.ts";
 import { FakePi, type FakePiOptions, makePeer, type Peer, startFakePi } from "../support/fake-pi.ts";
 
@@ -61,6 +61,17 @@ describe("/mailbox off", () => {
 		expect(pi.hasRunToPlay).toBe(false);
 		expect(peer.received()).toEqual([]);
 	});
+
+	test.each(["off", "pause"])(
+		"L4 %s says that nothing was changed when the session's file does not take it",
+		async (word) => {
+			const pi = await seasonedPi();
+			vi.spyOn(pi.session, "appendCustomEntry").mockImplementation(() => fail("ENOSPC"));
+			await pi.type(`/mailbox ${word}`);
+			expect(pi.notifications).toEqual(["Nothing was changed: ENOSPC: made to fail."]);
+			expect([footer(pi), record(pi).x.receiving, record(pi).x.paused]).toEqual([undefined, undefined, undefined]);
+		},
+	);
 
 	test("says so, in the footer, in the running record and in the list of sessions", async () => {
 		const pi = await seasonedPi({ name: "reviewer" });
