@@ -20,7 +20,7 @@ export async function mcp(call: Call): Promise<number> {
 	const chain = createChain(() => performance.now());
 	let server: McpServer | undefined;
 	let isSubscribed = false;
-
+	/** The problem that was told last, and the names in the inbox at the last look. */
 	let said = "";
 	let seen = "";
 

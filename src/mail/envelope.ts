@@ -73,6 +73,7 @@ export interface Control {
  */
 export const mailKinds = ["request", "reply", "message", "ask", "result", "control"] as const;
 export type MailKind = (typeof mailKinds)[number];
+/** How the run that answers ended; `stopped`: by its user. Only `done` is an answer. */
 export type ReplyStatus = "done" | "stopped" | "failed";
 
 /** Most ids that one reply may name (PSM-016). */

@@ -45,6 +45,7 @@ export function followEdit(disk: Disk, sent: string, id: string, version: { name
 	disk.replace(receiptPath(sent, id), `${JSON.stringify(followed)}\n`);
 }
 
+/** Where the receipt of an id lies in this `sent/`. */
 export function receiptPath(sent: string, id: string): string {
 	return join(sent, `${id}.receipt`);
 }

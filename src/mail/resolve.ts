@@ -11,6 +11,7 @@ export interface Addressee {
 /** An address, or one sentence that says why there is none and what to do. */
 export type Resolved = { ok: true; address: string } | { ok: false; code: ResolveCode; message: string };
 
+/** Why a text is no recipient, for programs. */
 export type ResolveCode = "empty" | "self" | "ambiguous" | "unknown";
 
 export interface Directory {

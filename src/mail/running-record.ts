@@ -20,7 +20,7 @@ export interface RunningRecord {
 	updated: string;
 	/** Start token of the process (see `process.ts`). */
 	started?: string | undefined;
-	/** What copies older than this package do not write. */
+	/** What older copies of this package do not write. */
 	x: {
 		/** Boot id of the machine and pid namespace of the process. */
 		boot?: string | undefined;

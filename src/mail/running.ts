@@ -60,6 +60,7 @@ export interface ShellWait {
 	ticket: number;
 }
 
+/** The sign of this process in one mailbox. */
 export interface Standby {
 	/** Leaves the sign; false when it was there already. Until then the owner's end could let somebody prune the mailbox. Never throws. */
 	leave(fields: SessionFields): boolean;
@@ -103,6 +104,7 @@ export interface RunningOptions {
 	warn: (path: string, reason: string) => void;
 }
 
+/** Opens the records under a mail root, which need not exist. Nothing is read or written before it is asked for. */
 export function openRunning({ disk, root, processes, now, warn }: RunningOptions): Running {
 	const folder = openRecordFolder(disk, root, now);
 	const warned = new Set<string>();

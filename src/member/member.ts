@@ -113,6 +113,7 @@ export interface MemberRefusal {
 	message: string;
 }
 
+/** What a program sends. */
 export interface ProgramMail {
 	to: string;
 	kind: "message" | "request";
@@ -130,6 +131,7 @@ export interface ProgramMail {
 	priority?: "interrupt" | undefined;
 }
 
+/** What a program asks. */
 export interface ProgramAsk {
 	to: string;
 	message: string;
@@ -156,6 +158,7 @@ export interface ReadMail extends WaitingMail {
 	isOld: boolean;
 }
 
+/** A mail that was sent, and what is known of it. */
 export interface SentMail extends WaitingMail {
 	status: SentStatus;
 }

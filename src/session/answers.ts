@@ -41,6 +41,7 @@ export interface Answers {
 	readonly hasOpen: boolean;
 }
 
+/** An answer that the session keeps, written or not. */
 export interface AskAnswered {
 	ok: true;
 	id: string;

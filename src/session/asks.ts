@@ -14,6 +14,7 @@ export type AskOutcome =
 			to: string;
 	  };
 
+/** Why nothing was asked: the code for programs, one sentence for people. */
 export interface AskRefusal {
 	ok: false;
 	code: SendRefusal["code"] | "already_waiting" | "not_owner" | "not_running" | "not_receiving" | "ring" | "answered";
@@ -27,6 +28,7 @@ export interface AskProgress {
 	waitedMs: number;
 }
 
+/** An ask that is to be sent and waited for. */
 export interface Ask {
 	to: string;
 	message: string;

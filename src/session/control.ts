@@ -83,8 +83,9 @@ export function createRunControl(parts: RunControlParts): RunControl {
 		if (isOn && parts.isRunning()) {
 			cut = "pause";
 			endWaits();
-			// A run that was stopped for it already goes on by another.
-		} else if (!isOn && cut === "pause" && ctx.signal?.aborted !== true) cut = undefined;
+		}
+		// A run that was stopped for it already goes on by another.
+		else if (!isOn && cut === "pause" && ctx.signal?.aborted !== true) cut = undefined;
 	}
 
 	function perform({ op, calls: ids }: Control): void {

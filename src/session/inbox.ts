@@ -35,6 +35,7 @@ export interface Inbox {
 	close(): void;
 }
 
+/** What one look has claimed. */
 export interface Claimed {
 	mails: OpenMail[];
 	/** It stopped at its limit: call again for the rest. */
