@@ -38,7 +38,7 @@ export interface Item {
 	ticket?: PendingTicket;
 	isHeading?: boolean;
 	/** What a search looks at besides the key. */
-	words?: readonly string[];
+	words?: () => readonly string[];
 }
 
 /** The entries of a tab. */
@@ -211,7 +211,7 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 			key: address,
 			row: (width) => sessionRow({ ...session, waiting: waitingFor(address) }, width),
 			// Without the mail that waits, for which each inbox would have to be listed.
-			words: sessionRow(session, 400).cells.map(({ text }) => text),
+			words: () => sessionRow(session, 400).cells.map(({ text }) => text),
 			...(address === mailbox.address ? {} : { address }),
 		});
 		// Nobody writes to itself.
@@ -239,7 +239,7 @@ export function createLists({ session, memory, diagnose, work, isWorking, drawSo
 		}
 		const words = wordsOf(memory.places.sessions.query);
 		if (words.length === 0) return items;
-		return items.filter((item) => matches(words, [item.key, ...(item.words ?? [])]));
+		return items.filter((item) => matches(words, [item.key, ...(item.words?.() ?? [])]));
 	}
 
 	function waitingFor(address: string): number {
