@@ -5,7 +5,7 @@ import { uuidOf } from "../mail/address.ts";
 import { type Boxes, boxesOf } from "../mail/boxes.ts";
 import { type Disk, errorMessage, errorReason } from "../mail/disk.ts";
 import { awaitsAnswer, type Control, type Envelope } from "../mail/envelope.ts";
-import { type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
+import { type DeadMail, type Mailbox, type OpenMail, openMailbox, type SentCopy } from "../mail/mailbox.ts";
 import { removePassing } from "../mail/passing.ts";
 import type { Processes } from "../mail/process.ts";
 import { takeForProgram } from "../mail/program.ts";
@@ -437,9 +437,37 @@ export function openMember({
 	/** Claims by name; undefined when it is gone or is no mail. */
 	function claim(waiting: string): ReadMail | undefined {
 		const claimed = mailbox().claim(waiting);
-		if (claimed.result === "dead") machine.warn(`${claimed.path} cannot be read and was set aside: ${claimed.reason}`);
+		if (claimed.result === "dead") setAside(claimed);
 		if (claimed.result === "left") machine.warn(`${claimed.path} is not mail and is passed over: ${claimed.reason}`);
 		return claimed.result === "claimed" ? readMail(claimed.mail) : undefined;
+	}
+
+	/** Says that a mail was set aside, and does so where it has to be answered first (design D12). */
+	function setAside({ path, reason, owing }: DeadMail): void {
+		if (owing !== undefined) {
+			const body = `(This mail could not be read: ${reason}. Send it again if it is still wanted.)`;
+			const sent = answer({ ...owing, hops: 0 }, body, "failed");
+			if (!sent.ok && sent.code === "io") {
+				machine.warn(`${path} cannot be read, and that cannot be answered yet; it is tried again: ${sent.message}`);
+				return;
+			}
+			mailbox().bury(basename(path), reason);
+		}
+		machine.warn(`${path} cannot be read and was set aside: ${reason}`);
+	}
+
+	/** Answers a mail. The same answer again is no second one, and there is none but the first. */
+	function answer({ id, from, hops }: Pick<Envelope, "id" | "from" | "hops">, body: string, status: "done" | "failed") {
+		return mailbox().deliver({
+			to: from,
+			kind: "reply",
+			body,
+			hops: Math.min(hops + 1, Number.MAX_SAFE_INTEGER),
+			inReplyTo: [id],
+			status,
+			id: uuidOf(`${address} ${from} ${id} answer`),
+			program: true,
+		});
 	}
 
 	function readMail({ name, path, envelope }: OpenMail): ReadMail {
@@ -455,7 +483,10 @@ export function openMember({
 	/** What a process that died claimed and never showed. To look for it takes the longer the older the mailbox is. */
 	function leftOpen(): ReadMail | undefined {
 		if (left.length === 0 && isPast(lookedAt)) {
-			for (const found of mailbox().leftOpen()) if (found?.result === "claimed") left.push(found.mail);
+			for (const found of mailbox().leftOpen()) {
+				if (found?.result === "claimed") left.push(found.mail);
+				else if (found?.result === "dead" && isPast(disk.changed(`${found.path}.open`))) setAside(found);
+			}
 			lookedAt = now();
 		}
 		for (let mail = left.pop(); mail !== undefined; mail = left.pop()) {
@@ -547,15 +578,7 @@ export function openMember({
 				}
 				if (text.trim() === "") return refuse("empty", "the answer is empty");
 				const claimed = claim(found.name);
-				const hops = Math.min(envelope.hops + 1, Number.MAX_SAFE_INTEGER);
-				const answer = { to: envelope.from, kind: "reply" as const, body: text.trim(), hops, inReplyTo: [envelope.id] };
-				// The same answer again is no second one, and there is none but the first.
-				const outcome = mailbox().deliver({
-					...answer,
-					status,
-					id: uuidOf(`${address} ${envelope.from} ${envelope.id} answer`),
-					program: true,
-				});
+				const outcome = answer(envelope, text.trim(), status);
 				if (!outcome.ok && outcome.code === "id_used") return refuse("answered", `${envelope.id} is already answered`);
 				if (!outcome.ok) return refusalOf(outcome);
 				if (claimed !== undefined) mailbox().close(claimed.name);

@@ -253,6 +253,36 @@ describe("a program with a name", () => {
 		expect(home.names("ci", "cur").filter((name) => name.endsWith(".open"))).toEqual([]);
 	});
 
+	test.each(["claimed by now", "left by a reader that was killed"])(
+		"L3 D12 an ask that cannot be read, %s, is answered so and set aside",
+		async (state) => {
+			home.session(bob, { name: "bob" });
+			await home.run(["read", "--from", "ci"]);
+			const name = `000000000000001-${other}.json`;
+			const ask = {
+				id: other,
+				from: bob,
+				to: "ci",
+				kind: "ask",
+				hops: -1,
+				in_reply_to: [],
+				status: "",
+				ts: "",
+				body: "x",
+			};
+			const isLeft = state.startsWith("left");
+			writeFileSync(join(home.root, "ci", isLeft ? "cur" : "new", name), JSON.stringify(ask));
+			if (isLeft) markLeft();
+			const { stdout, stderr } = await home.run(["read", "--from", "ci"]);
+			expect([stdout, stderr]).toEqual([
+				"",
+				expect.stringMatching(`^warning: .*${name} cannot be read and was set aside: `),
+			]);
+			expect(home.names("ci", "cur")).toEqual([name, `${name}.reason`]);
+			expect(home.mails(bob, "new")).toMatchObject([{ kind: "reply", status: "failed", in_reply_to: [other] }]);
+		},
+	);
+
 	test("can wait for its mail, is listed meanwhile, and ends with 4 when none comes", async () => {
 		const session = home.session(bob, { name: "bob" });
 		const reading = home.start(["read", "--wait", "60", "--json", "--from", "ci"]);
