@@ -19,6 +19,7 @@ export function createPresence(
 	const standby = running.standby(address);
 	let record: OwnRecord | undefined;
 	let current = fields;
+	let isWritten = true;
 
 	function take(): boolean {
 		let owned = running.own(address, current);
@@ -46,6 +47,7 @@ export function createPresence(
 
 	function write(): void {
 		const written = record?.update(current);
+		isWritten = written?.ok !== false;
 		if (written?.ok === false && written.code !== "held") warn(unwritten(written.message));
 	}
 
@@ -57,7 +59,7 @@ export function createPresence(
 		update(changed) {
 			const before = JSON.stringify(current);
 			current = { ...current, ...changed };
-			if (JSON.stringify(current) !== before) write();
+			if (!isWritten || JSON.stringify(current) !== before) write();
 		},
 		end(keep) {
 			if (!keep) record?.release();

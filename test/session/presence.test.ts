@@ -106,7 +106,7 @@ describe("a session's running record", () => {
 		expect(sessionsIn(300).hasStandby(mailboxFolder().folder)).toBe(false);
 	});
 
-	test("PSM-029 one that cannot be written any more is said as well", () => {
+	test("PSM-029 one that cannot be written any more is said as well, and written as soon as it can be", () => {
 		let isFull = false;
 		const presence = presenceIn(
 			100,
@@ -116,6 +116,9 @@ describe("a session's running record", () => {
 		isFull = true;
 		presence.update({ state: "busy" });
 		expect(warnings).toEqual([expect.stringMatching(/^could not write this session's running record: .*ENOSPC/)]);
+		isFull = false;
+		presence.update({ waitingOn: "" });
+		expect(record()).toMatchObject({ state: "busy" });
 	});
 });
 
