@@ -42,7 +42,7 @@ export function createScreenControl(
 	}
 
 	/** Shows the screen until a key needs a dialog or closes it. Not as an overlay: Pi then gives the typed text back. */
-	function show(ctx: ExtensionContext, session: MailSession, memory: Memory): Promise<Action> {
+	function show({ ctx, session, memory }: Shown): Promise<Action> {
 		return ctx.ui.custom<Action>((tui, theme, bindings, done) => {
 			keybindings = bindings;
 			findFocused = () => focusedIn(tui.children);
@@ -75,6 +75,7 @@ export function createScreenControl(
 		if (isOpen) return;
 		isOpen = true;
 		const memory = memoryOf(session);
+		const shown = { ctx, session, memory };
 		memory.message = undefined;
 		if (tab !== undefined) {
 			memory.tab = tab;
@@ -84,10 +85,10 @@ export function createScreenControl(
 		}
 		try {
 			for (;;) {
-				const action = await show(ctx, session, memory);
+				const action = await show(shown);
 				// What Pi handed out must not be used once the session was replaced.
 				if (action.type === "close" || current() !== session) return;
-				const said = await perform(ctx, session, memory, action);
+				const said = await perform(shown, action);
 				if (current() !== session) return;
 				memory.message = said;
 			}
@@ -96,24 +97,19 @@ export function createScreenControl(
 		}
 	}
 
-	async function perform(
-		ctx: ExtensionContext,
-		session: MailSession,
-		memory: Memory,
-		action: Exclude<Action, { type: "close" }>,
-	): Promise<Said | undefined> {
+	async function perform(shown: Shown, action: Exclude<Action, { type: "close" }>): Promise<Said | undefined> {
 		try {
-			if (action.type === "write") return await write(ctx, session, memory, action.to);
-			if (action.type === "decide") return await decide(ctx, session, memory, action.ticket, action.isApproved);
-			if (action.type === "cancelAttached") return await cancelAttached(ctx, session);
-			if (action.type === "control") return await control(ctx, session, action.to, action.control);
+			if (action.type === "write") return await write(shown, action.to);
+			if (action.type === "decide") return await decide(shown, action.ticket, action.isApproved);
+			if (action.type === "cancelAttached") return await cancelAttached(shown);
+			if (action.type === "control") return await control(shown, action.to, action.control);
 			const { listed } = action;
-			if (action.type === "delete") return await remove(ctx, session, listed);
-			const found = session.overview.whole(listed);
+			if (action.type === "delete") return await remove(shown, listed);
+			const found = shown.session.overview.whole(listed);
 			if (!("envelope" in found)) return failed(`Nothing was done: ${found.problem}.`);
-			if (action.type === "reply") return await reply(ctx, session, memory, listed, found.envelope);
-			if (action.type === "edit") return await edit(ctx, session, memory, listed, found.envelope);
-			return await drop(ctx, session, listed, found.envelope);
+			if (action.type === "reply") return await reply(shown, listed, found.envelope);
+			if (action.type === "edit") return await edit(shown, listed, found.envelope);
+			return await drop(shown, listed, found.envelope);
 		} catch (error) {
 			return failed(`That did not work: ${errorReason(error)}.`);
 		}
@@ -125,9 +121,7 @@ export function createScreenControl(
 	 * it is done with.
 	 */
 	async function compose(
-		ctx: ExtensionContext,
-		session: MailSession,
-		memory: Memory,
+		{ ctx, session, memory }: Shown,
 		{ title, key, prefill = "" }: { title: string; key: string; prefill?: string },
 		send: (text: string) => Said,
 	): Promise<Said | undefined> {
@@ -166,9 +160,10 @@ export function createScreenControl(
 		return said;
 	}
 
-	function write(ctx: ExtensionContext, session: MailSession, memory: Memory, to: string): Promise<Said | undefined> {
+	function write(shown: Shown, to: string): Promise<Said | undefined> {
+		const { session, memory } = shown;
 		const title = `To ${session.overview.nameOf(to)} (${to}), as a request`;
-		return compose(ctx, session, memory, { title, key: `to ${to}` }, (text) => {
+		return compose(shown, { title, key: `to ${to}` }, (text) => {
 			const said = sendRequest(session, memory, to, text);
 			// The recipient is found: back to where a person came from.
 			if (!said.isError && memory.picksFor !== undefined) {
@@ -179,30 +174,20 @@ export function createScreenControl(
 		});
 	}
 
-	function reply(
-		ctx: ExtensionContext,
-		session: MailSession,
-		memory: Memory,
-		listed: Listed,
-		mail: Envelope,
-	): Promise<Said | undefined> {
+	function reply(shown: Shown, listed: Listed, mail: Envelope): Promise<Said | undefined> {
+		const { session, memory } = shown;
 		const who = session.overview.nameOf(mail.from);
 		const isAnswer = canAnswer(mail.kind, session.overview.status(listed).word);
 		const title = isAnswer ? `Answer to the ${mail.kind} from ${who}` : `To ${who}, as a new request`;
-		return compose(ctx, session, memory, { title, key: `reply ${mail.from} ${mail.id}` }, (text) => {
+		return compose(shown, { title, key: `reply ${mail.from} ${mail.id}` }, (text) => {
 			if (!isAnswer) return sendRequest(session, memory, mail.from, text);
 			const { ok, message } = session.byHand.reply(listed, mail, text);
 			return { text: message, isError: !ok };
 		});
 	}
 
-	function edit(
-		ctx: ExtensionContext,
-		session: MailSession,
-		memory: Memory,
-		listed: Listed,
-		mail: Envelope,
-	): Promise<Said | undefined> | Said {
+	function edit(shown: Shown, listed: Listed, mail: Envelope): Promise<Said | undefined> | Said {
+		const { session, memory } = shown;
 		const who = session.overview.nameOf(mail.to);
 		const { word } = session.overview.status(listed);
 		if (word !== "queued")
@@ -212,7 +197,7 @@ export function createScreenControl(
 			key: `edit ${mail.id}`,
 			prefill: textLines(mail.body).join("\n"),
 		};
-		return compose(ctx, session, memory, draft, (text) => {
+		return compose(shown, draft, (text) => {
 			if (text === draft.prefill.trim()) return { text: "Nothing was changed.", isError: false };
 			const outcome = session.mailbox.edit({ envelope: mail, name: listed.name }, withTabs(text, mail.body));
 			if (!outcome.ok) return failed(`${outcome.message} What you typed is kept.`);
@@ -224,9 +209,7 @@ export function createScreenControl(
 	}
 
 	async function decide(
-		ctx: ExtensionContext,
-		session: MailSession,
-		memory: Memory,
+		{ ctx, session, memory }: Shown,
 		{ id, session: of, call, whole, message }: PendingTicket,
 		isApproved: boolean,
 	): Promise<Said | undefined> {
@@ -246,8 +229,7 @@ export function createScreenControl(
 	}
 
 	async function control(
-		ctx: ExtensionContext,
-		session: MailSession,
+		{ ctx, session }: Shown,
 		{ address }: RunningSession,
 		wanted: Control,
 	): Promise<Said | undefined> {
@@ -268,7 +250,7 @@ export function createScreenControl(
 		return { text: `${who} ${wishes[wanted.op]}.`, isError: false };
 	}
 
-	async function cancelAttached(ctx: ExtensionContext, session: MailSession): Promise<Said | undefined> {
+	async function cancelAttached({ ctx, session }: Shown): Promise<Said | undefined> {
 		const question = "Cancel all calls that the model waits for?\nIt is told that they were, and its run goes on.";
 		if (!(await isSure(ctx, question, "Cancel them")) || current() !== session) return undefined;
 		const count = session.calls?.cancelAttached().length ?? 0;
@@ -277,19 +259,14 @@ export function createScreenControl(
 			: { text: `Cancelled ${counted(count, "call")}: the model is told so.`, isError: false };
 	}
 
-	async function remove(ctx: ExtensionContext, session: MailSession, listed: Listed): Promise<Said | undefined> {
+	async function remove({ ctx, session }: Shown, listed: Listed): Promise<Said | undefined> {
 		const question = `Delete this dead mail?\nIt was never read. Its file goes:\n${field(listed.path, 512)}`;
 		if (!(await isSure(ctx, question, "Delete it")) || current() !== session) return undefined;
 		session.overview.removeDead(listed);
 		return { text: "Deleted.", isError: false };
 	}
 
-	async function drop(
-		ctx: ExtensionContext,
-		session: MailSession,
-		listed: Listed,
-		mail: Envelope,
-	): Promise<Said | undefined> {
+	async function drop({ ctx, session }: Shown, listed: Listed, mail: Envelope): Promise<Said | undefined> {
 		const who = session.overview.nameOf(mail.from);
 		const what = awaitsAnswer(mail) ? `${who} gets the answer that it failed.` : "The model will not see it.";
 		const question = `Drop the ${mail.kind} from ${who}?\n${what}`;
@@ -299,6 +276,13 @@ export function createScreenControl(
 	}
 
 	return { open, close: () => closeNow?.() };
+}
+
+/** The screen that is open: where, of which session, and what a person left there. */
+interface Shown {
+	ctx: ExtensionContext;
+	session: MailSession;
+	memory: Memory;
 }
 
 /** A component that Pi tells whether it has the focus. */
