@@ -66,7 +66,8 @@ export function registerMailboxCommand(
 			else if (typed === "") showAddress(session, ctx, pi.getSessionName());
 			// With a text behind it, each of these words but the last is the name of a session.
 			else if (word !== undefined) change(session, ctx, word);
-			else if (typed === "prune") pruneFolders(session, ctx);
+			else if (typed === "prune")
+				session.prune((count) => say(ctx, `Removed ${count} mailbox folders of closed sessions`));
 			else if (/^policy(?:\s|$)/.test(typed)) showPolicy(session.calls, unused, ctx, typed);
 			else send(session, ctx, typed);
 		},
@@ -253,10 +254,6 @@ function showPolicy(
 	}
 	const unquoted = /^(["'])(.*)\1$/s.exec(rest)?.[2] ?? rest;
 	say(ctx, calls.explain(tool, typedArguments(tool, unquoted)).join("\n"));
-}
-
-function pruneFolders(session: MailSession, ctx: ExtensionCommandContext): void {
-	session.prune((count) => say(ctx, `Removed ${count} mailbox folders of closed sessions`));
 }
 
 function* report(findings: Findings): Generator<undefined, string> {

@@ -80,7 +80,6 @@ export interface Settings extends MailSettings {
 /** The settings when nothing is set. */
 export const defaultSettings: Settings = z.parse(settingsSchema, {});
 
-/** A settings file, which need not exist. */
 export interface SettingsFile {
 	/**
 	 * The settings as the file has them now. A missing file or key means the default, silently; what is broken means the
@@ -121,7 +120,7 @@ export function projectPolicy(cwd: string, options: Omit<SettingsOptions, "file"
 	return toolPolicy?.permissions && toolPolicy;
 }
 
-/** Opens a settings file. Nothing is read before `read`, which never throws. */
+/** Opens a settings file, which need not exist. Nothing is read before `read`, which never throws. */
 export function openSettings({ disk, file, now, warn }: SettingsOptions): SettingsFile {
 	/** What holds of a file that is broken as a whole. */
 	function instead(why: string, brokenBecause: string, mayHavePolicy: boolean, so = "so "): Settings {
