@@ -597,6 +597,7 @@ const harmless = new Map([
 		(step) => [`create <id>/sent/<name>.json.${step}`, "the sender knows less"] as const,
 	),
 	["changed ../../session-mail.json", "looked at again soon"],
+	["changed ../../.pi/session-mail.json", "looked at again soon"],
 	[
 		"read ../../session-mail.json",
 		"the session reads it again; where it names tools, their calls are waited for until the next start",
