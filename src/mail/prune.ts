@@ -141,19 +141,20 @@ function isOldEnough({ disk, root, now, olderThanMs }: PruneOptions, address: st
 	return now() - noted >= dayMs;
 }
 
-/** Mail that waits, or was claimed and is not in a conversation, or has a new text that is not sent; a call whose end is no mail yet. A box that is no folder holds none. */
+/** Mail that waits, or was claimed and is not in a conversation, or has a new text that is not sent; a call whose end is no mail yet, or that is to be decided about. A box that is no folder holds none. */
 function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean> {
-	for (const [box, suffix] of [
-		["new", ""],
-		["cur", ".open"],
-		["tmp", ".edit"],
-		["calls", ".json"],
+	for (const [box, isMeant] of [
+		["new", /$/],
+		["cur", /\.open$/],
+		["tmp", /\.edit$/],
+		["calls", /\.json$/],
+		["tickets", /^[^.]+\.json$/],
 	] as const) {
 		const path = join(folder, box);
 		if (disk.entry(path) !== "folder") continue;
 		for (const name of disk.walk(path)) {
 			// A hold is worth nothing without its mail.
-			if (name.endsWith(suffix) && mailOfHold(name) === undefined) return true;
+			if (isMeant.test(name) && mailOfHold(name) === undefined) return true;
 			yield undefined;
 		}
 	}
@@ -192,6 +193,7 @@ function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneSte
 	yield* joinBox(disk, aside, folder, "new");
 	yield* joinBox(disk, aside, folder, "cur");
 	yield* joinBox(disk, aside, folder, "tmp");
+	for (const box of ["results", "calls", "tickets"]) yield* joinBox(disk, aside, folder, box);
 	yield* removeTree(disk, aside);
 }
 

@@ -25,7 +25,7 @@ export interface Approvals {
 	withdraw(ticket: Ticket): void;
 	/** Puts the waits aside whose calls cannot be handed back. */
 	interrupt(): void;
-	/** Ends all waits. Their tickets stay: who decides later gives a grant. */
+	/** Ends all waits. Their tickets stay, unless nobody will resume the session: who decides later gives a grant. */
 	end(): void;
 }
 
@@ -61,6 +61,10 @@ interface Waiter {
 }
 
 const lookMs = 1000;
+/** How often the owner looks for what another process of the session has left. */
+const leftMs = 60_000;
+/** Whoever waits for a decision has it within this time. */
+const noticedMs = 10_000;
 const expireMs = 60 * 60 * 1000;
 
 export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: ApprovalsParts): Approvals {
@@ -68,6 +72,9 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 	/** What each tracked ticket is waited for by; nobody, when the wait was put aside or another process made the call. */
 	const tracked = new Map<string, Waiter | undefined>();
 	let timer: NodeJS.Timeout | undefined;
+	let leftTimer: NodeJS.Timeout | undefined;
+	/** What was told here. */
+	const told = new Set<string>();
 	let expiredAt = Number.NEGATIVE_INFINITY;
 	let dialogs: Promise<unknown> = Promise.resolve();
 	/** Closes the dialog about a call that its model does not wait for: it gives way to the next one. */
@@ -177,6 +184,14 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		}
 	}
 
+	function cancelAll(): void {
+		try {
+			for (const { id } of [...store.listPending(), ...store.listDecided()]) cancel(id, "the session has ended");
+		} catch {
+			// They go with its folder.
+		}
+	}
+
 	function decision(action: Decision["action"], reason?: string): Decision {
 		const by = { kind: "person" as const, who: theUser };
 		return { decision_id: randomUUID(), action, by, at: session.now(), ...(reason !== undefined && { reason }) };
@@ -212,6 +227,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 		if (!store.giveOver(ticket.id)) return false;
 		const isApproved = ticket.decision?.action === "resume";
 		if (!say(ticket, isApproved ? grantText(ticket) : lateRefusalText(ticket))) return false;
+		told.add(ticket.id);
 		if (!isApproved || ticket.resume === "use_decision_as_tool_result") store.close(ticket.id);
 		return true;
 	}
@@ -230,8 +246,20 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 			for (const ticket of lapsed) {
 				if (tracked.get(ticket.id) !== undefined || !say(ticket, lapsedText(ticket))) continue;
 				store.close(ticket.id);
-				tracked.delete(ticket.id);
+				if (tracked.delete(ticket.id)) showWaits();
 			}
+		} catch {
+			// It is looked at again.
+		}
+	}
+
+	/** Another process of this session may have ended, whose calls nobody waits for since. */
+	function lookForLeft(): void {
+		expire();
+		try {
+			const isLeft = ({ id, decision }: Ticket) =>
+				!tracked.has(id) && !told.has(id) && Math.abs(session.now() - (decision?.at ?? 0)) > noticedMs;
+			for (const { id } of store.listDecided().filter(isLeft)) track(id, undefined);
 		} catch {
 			// It is looked at again.
 		}
@@ -249,6 +277,7 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 
 	return {
 		takeInLeft() {
+			leftTimer ??= setInterval(lookForLeft, leftMs).unref();
 			try {
 				const pending = store.listPending();
 				const isNew = pending.some(({ id }) => !tracked.has(id));
@@ -283,7 +312,9 @@ export function createApprovals({ session, ttlMs, allow, settingsFile, warn }: A
 			isOver = true;
 			for (const waiter of [...tracked.values()]) waiter?.end("put aside");
 			tracked.clear();
+			if (session.isOver()) cancelAll();
 			unwatch();
+			clearInterval(leftTimer);
 		},
 	};
 }

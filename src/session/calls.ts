@@ -155,6 +155,8 @@ export interface PolicyParts extends CallsParts {
 	readonly disk: Disk;
 	/** Tells the session itself what was decided about a call, as mail, once; false when the disk does not take it yet. */
 	tell: (call: CallOfResult, text: string) => boolean;
+	/** Whether the session ends, and nobody will ever resume it. */
+	isOver: () => boolean;
 	/** Whether a session runs that this names. */
 	isRunning: (name: string) => boolean;
 	/** Asks another session to decide about a ticket, as a message; once, however often it is called. */

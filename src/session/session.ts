@@ -303,6 +303,7 @@ export function openSession(
 			guarded(pump)();
 			return isTold;
 		},
+		isOver: () => isOver,
 		isRunning: (name) =>
 			outbox.resolve(name).ok && running.list().some((other) => other.name === name || other.address === name),
 		askApprover(ticket, name, text) {

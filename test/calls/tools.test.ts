@@ -41,6 +41,7 @@ beforeEach(() => {
 			askApprover: () => {},
 			waitsForApproval: () => {},
 			notify: () => {},
+			isOver: () => false,
 		},
 		...{ address: alice, now: Date.now, hops: () => 0, maxCalls: () => 4, mayDetach: () => true },
 		...{ hasMail: () => hasMail, open: () => true, changed: () => {}, pathOf: (id) => `/mail/${id}.json` },

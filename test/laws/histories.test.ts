@@ -1,8 +1,8 @@
 import * as fc from "fast-check";
 import { afterAll, beforeAll, describe, test, vi } from "vitest";
-import { faultCodes } from "../support/disk.ts";
 import { isSoak } from "../support/soak.ts";
 import { type History, play, type Step } from "./history.ts";
+import { histories } from "./history-steps.ts";
 
 // A replay must find everything as it was: ids follow each other, files are read in the tests' time, and the watcher, which is a hint
 // only (L5), says nothing.
@@ -31,89 +31,6 @@ beforeAll(() => {
 });
 afterAll(() => {
 	vi.useRealTimers();
-});
-
-const is = <Text extends string>(text: Text) => fc.constant(text);
-const session = fc.nat({ max: 3 });
-const anybody = fc.oneof({ weight: 3, arbitrary: session }, { weight: 1, arbitrary: is("peer") });
-
-const fromPeer = fc.record({
-	do: is("send"),
-	from: is("peer"),
-	to: session,
-	kind: fc.constantFrom("request", "message", "ask", "reply", "quiet"),
-});
-const fromSession = fc.record({
-	do: is("send"),
-	from: session,
-	to: anybody,
-	by: fc.constantFrom("command", "hook", "quiet command"),
-});
-
-/** What may also happen in the middle of a run or of a compaction. */
-const insideSteps: fc.WeightedArbitrary<Step>[] = [
-	{ weight: 8, arbitrary: fromPeer },
-	{ weight: 5, arbitrary: fromSession },
-	{ weight: 4, arbitrary: fc.record({ do: is("pass"), ms: fc.constantFrom(0, 100, 1000, 3000) }) },
-	{ weight: 2, arbitrary: fc.record({ do: is("scan"), who: session }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("takeOver"), who: session, mails: fc.nat({ max: 2 }) }) },
-	{ weight: 2, arbitrary: fc.record({ do: is("receive"), who: session, isOn: fc.boolean() }) },
-	{ weight: 3, arbitrary: fc.record({ do: is("press h"), who: session }) },
-	{ weight: 3, arbitrary: fc.record({ do: is("end call"), who: session, how: fc.constantFrom("done", "failed") }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("cancel calls"), who: session }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("quit"), who: session, second: fc.boolean() }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("kill"), who: session, second: fc.boolean() }) },
-	{ weight: 2, arbitrary: fc.record({ do: is("killAt"), who: session, n: fc.integer({ min: 1, max: 40 }) }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("second"), who: session }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("prune"), who: session }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("fork"), who: session }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("retract") }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("edit") }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("again"), who: session }) },
-	{
-		weight: 1,
-		arbitrary: fc.record({ do: is("clock"), offset: fc.constantFrom("hour back", "40 days ahead", "right") }),
-	},
-];
-const insideStep = fc.oneof(...insideSteps);
-
-const run = fc.record(
-	{
-		do: is("run"),
-		who: session,
-		end: fc.constantFrom("done", "done", "stopped", "failed", "stopped before a retry"),
-		tools: fc.nat({ max: 2 }),
-		call: fc.record({ tool: fc.constantFrom("send", "ask", "reply", "bash", "bash", "status"), to: anybody }),
-		inside: insideStep,
-		second: fc.boolean(),
-	},
-	{ requiredKeys: ["do", "who", "end", "tools"] },
-);
-
-const anyStep: fc.Arbitrary<Step> = fc.oneof(
-	...insideSteps,
-	{ weight: 12, arbitrary: run },
-	{ weight: 5, arbitrary: fc.record({ do: is("resume"), who: session }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("drop"), who: session, isOn: fc.boolean() }) },
-	{
-		weight: 1,
-		arbitrary: fc.record({
-			do: is("fail"),
-			who: session,
-			n: fc.integer({ min: 1, max: 40 }),
-			code: fc.constantFrom(...faultCodes),
-		}),
-	},
-	{ weight: 2, arbitrary: fc.record({ do: is("reload"), who: session }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("crashes"), who: session, times: fc.integer({ min: 1, max: 5 }) }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("tree"), who: session, back: fc.nat({ max: 5 }) }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("compact"), who: session, inside: insideStep }) },
-	{ weight: 1, arbitrary: fc.record({ do: is("input"), who: session }) },
-);
-
-const histories: fc.Arbitrary<History> = fc.record({
-	isSaved: fc.boolean(),
-	steps: fc.array(anyStep, { minLength: 1, maxLength: 25, size: "max" }),
 });
 
 /** A history in lines that can be copied to the examples below. */
@@ -225,8 +142,8 @@ const examples: { title: string; steps: (n: number) => Step[] }[] = [
 
 const { FC_SEED, FC_PATH } = process.env;
 const firstSeed = FC_SEED === undefined ? (isSoak ? Date.now() % 1e9 : 20261129) : Number(FC_SEED);
-const chunks = FC_PATH !== undefined ? 1 : isSoak ? 100 : 8;
-const chunkSize = isSoak ? 1000 : 250;
+const chunks = FC_PATH !== undefined ? 1 : isSoak ? 80 : 8;
+const chunkSize = isSoak ? 1000 : 170;
 const seeds = Array.from({ length: chunks }, (_, index) => firstSeed + index);
 
 test.each(examples)("$title", async ({ steps }) => {
@@ -236,9 +153,9 @@ test.each(examples)("$title", async ({ steps }) => {
 	}
 });
 
-describe("any history of sends, runs, stops, restarts, crashes and clocks that go wrong", () => {
+describe("any history of sends, runs, stops, pauses, decisions, restarts, crashes and clocks that go wrong", () => {
 	test.each(seeds)(
-		`L1 L2 L3 loses no mail, brings none twice and leaves none open (${chunkSize} histories of seed %i)`,
+		`L1 L2 L3 loses no mail, brings none twice, leaves none open, and makes no call that nobody approved (${chunkSize} histories of seed %i)`,
 		async (seed) => {
 			const replay = FC_PATH === undefined ? {} : { path: FC_PATH };
 			const property = fc.asyncProperty(histories, async (history) => {

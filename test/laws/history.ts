@@ -16,9 +16,9 @@ import { vi } from "vitest";
 import { createCalls } from "../../src/calls/index.ts";
 import sessionMail from "../../src/index.ts";
 import { type Boxes, boxesOf } from "../../src/mail/boxes.ts";
-import type { Delivered, Draft } from "../../src/mail/deliver.ts";
+import type { Delivered } from "../../src/mail/deliver.ts";
 import { type Disk, nodeDisk } from "../../src/mail/disk.ts";
-import { type Envelope, parseEnvelope } from "../../src/mail/envelope.ts";
+import { type Control, type Envelope, parseEnvelope } from "../../src/mail/envelope.ts";
 import { holdOf, mailOfHold } from "../../src/mail/hold.ts";
 import { type Mailbox, openMailbox } from "../../src/mail/mailbox.ts";
 import type { Processes } from "../../src/mail/process.ts";
@@ -27,8 +27,9 @@ import { openRunning } from "../../src/mail/running.ts";
 import type { Machine } from "../../src/session/session.ts";
 import { callsHost, type Job } from "../support/calls.ts";
 import { dayMs, fail, type Operation, startMs, watchedDisk } from "../support/disk.ts";
-import { FakePi, machine, type RunScript, type Turn } from "../support/fake-pi.ts";
-import { hold, Model, type ModelMail, type Shown } from "./model.ts";
+import { type Call, FakePi, machine, type RunScript, type Turn } from "../support/fake-pi.ts";
+import { type AnswerStep, type DecideStep, refusalsIn, Tickets, type Told } from "./history-tickets.ts";
+import { BrokenLaw, hold, Model, type ModelMail, type Shown } from "./model.ts";
 
 /** One thing that happens. What cannot happen at that moment is passed over, so that every part of a history is one. */
 export type Step =
@@ -39,8 +40,10 @@ export type Step =
 	| { do: "scan"; who: number }
 	/** The session's oldest call that goes on by itself ends. */
 	| { do: "end call"; who: number; how: "done" | "failed" }
-	/** The peer has the session cancel all of these. */
-	| { do: "cancel calls"; who: number }
+	/** The peer sends control mail, or the person says it. */
+	| { do: "control"; who: number; op: ControlOp; by: "peer" | "person" }
+	| DecideStep
+	| AnswerStep
 	/** Plays the run that mail has started, or that of a prompt. The step `inside` happens while it goes on. */
 	| { do: "run"; who: number; end: RunEnd; tools: number; call?: ToolCall; inside?: Step; second?: boolean }
 	/** A listener takes over the next mails. */
@@ -48,6 +51,8 @@ export type Step =
 	| { do: "receive"; who: number; isOn: boolean }
 	/** A person presses `h` on the newest mail in the screen: puts it on hold, or releases it. */
 	| { do: "press h"; who: number }
+	/** A person drops that mail: nobody answers it, and it enters no conversation. */
+	| { do: "press p"; who: number }
 	/** Another extension drops what ours adds at the end of a turn, or no longer does. */
 	| { do: "drop"; who: number; isOn: boolean }
 	| { do: "quit"; who: number; second: boolean }
@@ -77,8 +82,11 @@ export type Step =
 
 type RunEnd = "done" | "stopped" | "failed" | "stopped before a retry";
 
-interface ToolCall {
-	tool: "send" | "ask" | "reply" | "bash" | "status";
+type ControlOp = Control["op"] | "cancel newest";
+
+export interface ToolCall {
+	/** Somebody is asked about the last four: of bash, which waits by itself, and of a tool that is called again. */
+	tool: "send" | "ask" | "reply" | "bash" | "status" | "asked bash" | "asked bash again" | "deploy" | "deploy again";
 	to: number | "peer";
 }
 
@@ -91,35 +99,60 @@ export interface History {
 /** Plays a history, holds the laws after each step, brings everything to rest, and holds them again. */
 export async function play({ isSaved, steps }: History): Promise<void> {
 	const world = new World(isSaved);
+	let limit: NodeJS.Timeout | undefined;
+	const hangs = new Promise<never>((_resolve, reject) => {
+		limit = realTimeout(() => reject(new BrokenLaw("something is waited for that never ends")), settleMs);
+	});
 	try {
-		await world.open();
-		for (const step of steps) {
-			await world.take(step);
-			world.holdLaws();
-		}
-		await world.rest();
-		world.holdLaws();
-		world.holdAwaiting();
-		world.answerAll();
-		await world.rest();
-		world.holdLaws();
-		world.holdEnd();
-		const before = world.summary();
-		await world.rest();
-		const after = world.summary();
-		hold(before === after, () => `a second rest changes something:\n${before}\n${after}`);
+		await Promise.race([playIn(world, steps), hangs]);
 	} finally {
+		clearRealTimeout(limit);
 		await world.close();
 	}
 }
 
-const cancel: Draft = { to: "", kind: "control", body: "cancel", hops: 0, control: { op: "cancel" } };
+async function playIn(world: World, steps: readonly Step[]): Promise<void> {
+	await world.open();
+	for (const step of steps) {
+		await world.take(step);
+		world.holdLaws();
+	}
+	await world.rest();
+	world.holdLaws();
+	world.holdAwaiting();
+	world.answerAll();
+	await world.rest();
+	world.holdLaws();
+	world.holdEnd();
+	const before = world.summary();
+	await world.rest();
+	const after = world.summary();
+	hold(before === after, () => `a second rest changes something:\n${before}\n${after}`);
+}
+
+/** How long a question waits, in seconds, and its model for the decision. */
+const ticketTtl = 20;
+const attachSeconds = 2;
+const toolPolicy = {
+	rules: [{ tool: "bash", attachSeconds: 0 }],
+	permissions: {
+		rules: [
+			{ pattern: "bash(asked *)", behavior: "ask", attachSeconds },
+			{ pattern: "deploy", behavior: "ask", attachSeconds },
+		],
+	},
+	ticketTtlHours: ticketTtl / 3600,
+};
 const offsets = { "hour back": -dayMs / 24, "40 days ahead": 40 * dayMs, right: 0 };
 const peerAddress = "01980f5e-7a3c-7d10-8f00-0000000000aa";
 const addressOf = (index: number) => `01980f5e-7a3c-7d10-8f00-00000000000${index}`;
 
 // Taken before the tests' clock replaces it.
 const realImmediate = setImmediate;
+const realTimeout = setTimeout;
+const clearRealTimeout = clearTimeout;
+/** A history takes a hundredth of this. */
+const settleMs = 20_000;
 const promisesKept = () => new Promise((resolve) => realImmediate(resolve));
 
 /** Lets time pass. Nothing in a history waits for anything but timers and promises. */
@@ -169,6 +202,8 @@ interface Session {
 	isOn: boolean;
 	/** The mails that a person was told are on hold, by name. */
 	onHold: Map<string, string>;
+	/** Those that a person has dropped before they were read. */
+	dropped: Set<string>;
 	/** How often a process of it was killed or failed. */
 	crashes: number;
 	/** One that is not saved and has ended. */
@@ -186,6 +221,25 @@ interface Session {
 	handedBack: Set<string>;
 	/** Those that it has from the session that it is a fork of. */
 	copied: ReadonlySet<string>;
+	/** The entries that it has from there. */
+	copiedEntries: ReadonlySet<string>;
+	/** Whether it is paused, by what it noted; and the last word on that, undefined when the order is not known. */
+	isPaused: boolean;
+	lastWord: boolean | undefined;
+	/** The last call of each tool that somebody was asked about. */
+	lastAsked: Map<string, string>;
+	/** How often each refusal was told, and the tickets that were told of by mail. */
+	refusals: Map<string, number>;
+	/** The refusals that its model has looked up. */
+	lookedUp: Set<string>;
+	/** How often it was told that a call was stopped. */
+	stops: number;
+	/** The tickets that were open when its last process was killed. */
+	leftOpen: Set<string>;
+	/** It ended in the middle of a run. */
+	wasCut: boolean;
+	/** The calls of its last turn that have no result yet. */
+	unanswered: Set<string>;
 	takenOver: Map<string, number>;
 	/** How often a process was killed after it was handed a mail. */
 	endedWith: Map<string, number>;
@@ -193,6 +247,7 @@ interface Session {
 
 class World {
 	readonly #model = new Model();
+	readonly #tickets: Tickets;
 	readonly #sessions: Session[];
 	readonly #touched = new Map<string, number>();
 	readonly #base: Disk;
@@ -207,13 +262,16 @@ class World {
 	#nextPid = 1000;
 	#offsetMs = 0;
 	#prunes = 0;
+	/** Whether the clock was always right. */
+	#isTimely = true;
 
 	constructor(isSaved: boolean) {
 		machine.home = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "history-"));
 		vi.setSystemTime(startMs);
 		this.#root = join(machine.home, "root");
-		writeFileSync(this.#settingsFile, JSON.stringify({ toolPolicy: { rules: [{ tool: "bash", attachSeconds: 0 }] } }));
+		writeFileSync(this.#settingsFile, JSON.stringify({ toolPolicy }));
 		this.#base = this.#datedDisk();
+		this.#tickets = new Tickets(this.#root, this.#base, () => this.#now());
 		this.#sessions = [true, true, isSaved].map((saved, index) => newSession(addressOf(index), saved));
 	}
 
@@ -255,12 +313,16 @@ class World {
 		if (step.do === "pass") return pass(step.ms);
 		if (step.do === "clock") {
 			this.#offsetMs = offsets[step.offset];
+			this.#isTimely &&= this.#offsetMs === 0;
 			return;
 		}
 		if (step.do === "retract") return this.#retract();
 		if (step.do === "edit") return this.#edit();
+		if (step.do === "decide") return this.#tickets.decide(step);
+		if (step.do === "answer dialog") return this.#answer(step.with);
 		if (step.do === "send" && step.from === "peer") return void this.#sendFromPeer(step);
 		const session = this.#session(step.do === "send" ? Number(step.from) : "who" in step ? step.who : 0);
+		if (step.do === "control" && (step.by === "peer" || !isPauseWord(step.op))) return this.#control(session, step.op);
 		const host = session.hosts.at("second" in step && step.second ? -1 : 0);
 		if (step.do === "resume") {
 			if (host === undefined && !session.isOver) await this.#start(session, "resume");
@@ -282,7 +344,8 @@ class World {
 			case "receive":
 				return pi.commands.has("mailbox") ? pi.type(step.isOn ? "/mailbox on" : "/mailbox off") : undefined;
 			case "press h":
-				return this.#pressH(session, host);
+			case "press p":
+				return this.#press(session, host, step.do === "press h" ? "h" : "p");
 			case "drop":
 				host.drops = step.isOn;
 				return;
@@ -330,12 +393,51 @@ class World {
 			case "end call":
 				this.#endCall(host, step.how);
 				return;
-			case "cancel calls": {
-				const sent = this.#peer?.deliver({ ...cancel, to: session.address });
-				if (sent?.ok) this.#holdStamp(Number.parseInt(sent.name, 10));
-				return;
-			}
+			case "control":
+				if (!pi.commands.has("mailbox") || host.isDead) return;
+				session.lastWord = this.#hasControl(session) ? undefined : step.op === "pause";
+				return pi.type(`/mailbox ${step.op}`);
 		}
+	}
+
+	// Control
+
+	#control(session: Session, op: ControlOp): void {
+		const { address } = session;
+		const mail = this.#model.sending(peerAddress, address, "control");
+		const newest = [...session.handedBack].slice(-1);
+		const control: Control = op === "cancel newest" ? { op: "cancel", calls: newest } : { op };
+		const receipt = this.#peer?.deliver({ to: address, kind: "control", body: mail.tag, hops: 0, control });
+		mail.state = receipt?.ok ? "accepted" : "refused";
+		if (!receipt?.ok) return;
+		mail.id = receipt.envelope.id;
+		this.#holdStamp(Number.parseInt(receipt.name, 10));
+		if (isPauseWord(op)) session.lastWord = op === "pause";
+	}
+
+	/** Whether control mail still waits to be taken in. */
+	#hasControl({ address }: Session): boolean {
+		const { new: inbox } = this.#boxes(address);
+		return namesIn(inbox).some((name) => envelopeIn(join(inbox, name))?.kind === "control");
+	}
+
+	/** A session is paused when the last word was that; where all went well, and nothing that was said still waits. */
+	#holdPauses(): void {
+		for (const session of this.#sessions) {
+			const { address, hosts, isPaused, lastWord, crashes, hadFault, hadSecond } = session;
+			const isSure = this.#isTimely && hosts.length > 0 && crashes === 0 && !hadFault && !hadSecond;
+			if (!isSure || lastWord === undefined || this.#hasControl(session)) continue;
+			hold(isPaused === lastWord, () => `${address} is ${isPaused ? "" : "not "}paused, and was told otherwise`);
+		}
+	}
+
+	/** The person of a session that shows one answers the dialog about a call. */
+	async #answer(choice: AnswerStep["with"]): Promise<void> {
+		const pi = this.#hosts().find((host) => host.pi.shown !== undefined && host.pi.screen().includes(choice))?.pi;
+		if (pi === undefined) return;
+		const at = pi.screen().indexOf(choice) - 1;
+		this.#tickets.answering(pi.address, choice);
+		await pi.press(...Array.from({ length: at }, () => "\u001b[B"), "\r");
 	}
 
 	// Sending
@@ -448,18 +550,23 @@ class World {
 			call?.tool === "send" || call?.tool === "ask"
 				? this.#model.sending(session.address, this.#addressOf(call.to), call.tool === "ask" ? "ask" : "message")
 				: undefined;
+		const asked = call === undefined ? undefined : this.#asked(session, call);
 		const made = call?.tool === "bash" ? this.#model.calling(session.address) : undefined;
-		const isWaiting = this.#watch(pi, made === undefined ? "session_mail_ask" : "bash");
+		const command = made?.tag ?? asked?.args.command;
+		const isWaiting = () => pi.callsUnderWay > 0;
 		const during = async () => {
-			if (made !== undefined) await pass(0);
+			if (command !== undefined) await pass(0);
 			if (made !== undefined) made.isHandedBack = !isWaiting();
 			if (step.inside !== undefined) await this.#do(step.inside);
 			if (call?.tool === "ask") await this.#awaitAnswer(pi, isWaiting, call.to);
-			else await pass(0);
+			else await pass(asked === undefined ? 0 : attachSeconds * 1000 + 500);
+			// Its model may make it again later.
+			hold(asked?.name !== "deploy" || !isWaiting(), () => `${session.address} still waits: ${command}`);
 			// It could not be handed back: it ends, or first those that have its place.
-			while (isWaiting()) {
-				const own = host.jobs.find(({ command }) => command === made?.tag);
-				if (own !== undefined) own.end("attached");
+			for (let round = 0; isWaiting(); round++) {
+				hold(round < 100, () => `a call of ${session.address} hangs: ${call?.tool} ${command}`);
+				const own = host.jobs.findIndex((job) => job.command === command && !job.isStopped);
+				if (own >= 0) host.jobs.splice(own, 1)[0]?.end("attached");
 				else if (!this.#endCall(host, "done")) pi.abort();
 				await pass(100);
 			}
@@ -478,6 +585,8 @@ class World {
 			turns.unshift({ tools: [{ name: "session_mail_reply", args }], during });
 		} else if (made !== undefined) {
 			turns.unshift({ tools: [{ name: "bash", args: { command: made.tag } }], during });
+		} else if (asked !== undefined) {
+			turns.unshift({ tools: [asked], whileCalled: during });
 		} else if (call?.tool === "status") {
 			const id = [...session.handedBack].at(-1) ?? "none";
 			turns.unshift({ tools: [{ name: "session_call_status", args: { id } }], during });
@@ -518,6 +627,19 @@ class World {
 		await pass(0);
 	}
 
+	/** A call that somebody is asked about: a new one, or the last one again. */
+	#asked(
+		{ address, lastAsked }: Session,
+		{ tool }: ToolCall,
+	): (Required<Call> & { args: { command: string } }) | undefined {
+		const [, name, again] = /^(?:asked )?(bash|deploy)( again)?$/.exec(tool) ?? [];
+		if (name === undefined || tool === "bash") return undefined;
+		const last = again === undefined ? undefined : lastAsked.get(name);
+		const command = last ?? this.#model.calling(address, "asked").tag;
+		lastAsked.set(name, command);
+		return { name, args: { command } };
+	}
+
 	/** Ends the oldest call that goes on. */
 	#endCall({ jobs, isDead }: Host, how: "done" | "failed"): boolean {
 		const job = isDead ? undefined : jobs.find(({ isStopped }) => !isStopped);
@@ -530,43 +652,38 @@ class World {
 		return true;
 	}
 
-	/** Says, from now on, whether a call of a tool goes on. */
-	#watch({ tools }: FakePi, name: string): () => boolean {
-		const tool = tools.get(name);
-		let isWaiting = false;
-		if (tool === undefined) return () => false;
-		tools.set(name, {
-			...tool,
-			async execute(...given) {
-				isWaiting = true;
-				try {
-					return await tool.execute(...given);
-				} finally {
-					isWaiting = false;
-				}
-			},
-		});
-		return () => isWaiting;
-	}
-
 	#openAsk(session: Session): string | undefined {
 		return session.shown.findLast(({ kind }) => kind === "ask")?.id;
 	}
 
-	async #pressH(session: Session, { pi, isDead }: Host): Promise<void> {
+	async #press(session: Session, { pi, isDead }: Host, key: "h" | "p"): Promise<void> {
 		if (isDead || pi.shown !== undefined || !pi.shortcuts.has("alt+m")) return;
+		// That a mail was dropped is noted in memory only until the session has a file: one that is killed just then answers twice.
+		if (key === "p" && session.file === undefined) return;
 		pi.shortcut("alt+m");
 		pi.screen();
 		await pass(0);
-		// Without a mailbox there is none.
-		if (pi.shown === undefined) return;
+		// Without a mailbox there is none; a dialog may have come before it.
+		if (!isScreen(pi)) return;
 		pi.screen();
-		const folder = this.#boxes(session.address).new;
+		const { new: folder, cur } = this.#boxes(session.address);
 		const before = namesIn(folder);
-		await pi.press("h");
+		const unread = this.#unread(session);
+		await pi.press(key);
+		await pass(0);
+		if (dialogOf(pi).startsWith("Drop the ")) await pi.press("\u001b[B", "\r");
+		await pass(0);
 		const after = namesIn(folder);
 		const said = pi.screen().join("\n");
-		await pi.press("q");
+		if (isScreen(pi)) await pi.press("q");
+		if (said.includes("Dropped: ")) {
+			this.#read(session);
+			const left = this.#unread(session);
+			for (const done of unread.filter((found) => !left.includes(found))) {
+				const tag = envelopeIn(join(cur, done))?.body;
+				if (tag !== undefined && !session.shown.some(({ firstLine }) => firstLine === tag)) session.dropped.add(tag);
+			}
+		}
 		const [put] = after.filter((name) => mailOfHold(name) !== undefined && !before.includes(name));
 		const name = mailOfHold(put ?? "");
 		// L4: a file shows it.
@@ -578,6 +695,13 @@ class World {
 		const isShown = session.shown.some(({ firstLine }) => firstLine === tag);
 		if (name !== undefined && tag !== undefined && !isShown) session.onHold.set(name, tag);
 		for (const held of session.onHold.keys()) if (!after.includes(holdOf(held))) session.onHold.delete(held);
+	}
+
+	/** The mail that waits, or was claimed and is in no conversation. */
+	#unread({ address }: Session): string[] {
+		const { new: inbox, cur } = this.#boxes(address);
+		const claimed = namesIn(cur).filter((name) => name.endsWith(".open"));
+		return [...namesIn(inbox), ...claimed.map((name) => name.slice(0, -".open".length))];
 	}
 
 	/** Releases what is on hold, as a person does in the end. */
@@ -593,7 +717,10 @@ class World {
 		const pid = this.#nextPid++;
 		const place =
 			session.file !== undefined ? { file: session.file } : { id: session.address, isSaved: session.isSaved };
-		const { jobs, host: hostOfCalls } = callsHost();
+		const made = (tool: string, args: { command: string }) => {
+			if (!host.isDead && args.command.startsWith("asked ")) this.#tickets.made(session.address, tool, args);
+		};
+		const { jobs, host: hostOfCalls } = callsHost(({ command }) => made("bash", { command }));
 		const host: Host = {
 			pid,
 			jobs,
@@ -617,7 +744,12 @@ class World {
 							this.#machineOf(session, pid, () => host),
 							(settings, file) => createCalls(pi, hostOfCalls, settings, file),
 						),
-					(pi: ExtensionAPI) => pi.on("turn_end", () => (host.drops ? { entries: [] } : undefined)),
+					(pi: ExtensionAPI) =>
+						pi.on("turn_end", ({ continue: goesOn }) => {
+							if (goesOn && isPaused(host.pi)) host.pi.errors.push(`a paused session takes a turn: ${session.address}`);
+							return host.drops ? { entries: [] } : undefined;
+						}),
+					(pi: ExtensionAPI) => pi.registerTool(deploy((args) => made("deploy", args))),
 				],
 			}),
 		};
@@ -676,6 +808,7 @@ class World {
 				if (host.isDead) continue;
 				const tag = /^mail \d+$/m.exec(text)?.[0];
 				if (tag !== undefined) this.#given(session, host, tag);
+				if (this.#model.mails.get(tag ?? "")?.kind === "control") pi.errors.push(`control mail was shown: ${text}`);
 				if (batch.at !== Date.now()) batch = { at: Date.now(), wakes: false };
 				const wasSeen = text.endsWith("You have read its result already.");
 				const isQuiet = wasSeen || this.#model.mails.get(tag ?? "")?.isQuiet === true;
@@ -690,6 +823,7 @@ class World {
 				if (!pi.isIdle) host.pi.errors.push(`a run was started ${where}, which was not idle`);
 				this.#read(session);
 				if (!session.isOn) host.pi.errors.push(`a run was started ${where}, which wants no mail`);
+				if (session.isPaused) host.pi.errors.push(`a run was started ${where}, which is paused`);
 				if (this.#ownerOf(session) !== host) host.pi.errors.push(`a run was started ${where} by a second process`);
 			}
 			return Array.prototype.push.apply(sent, messages);
@@ -712,6 +846,7 @@ class World {
 	}
 
 	async #quit(session: Session, host: Host): Promise<void> {
+		session.wasCut ||= !host.pi.isIdle;
 		// Whatever kills it now, the mail that it has does not.
 		host.given.clear();
 		await host.pi.shutDown("quit");
@@ -737,6 +872,8 @@ class World {
 		if (host.isDead) return;
 		for (const tag of host.given) session.endedWith.set(tag, (session.endedWith.get(tag) ?? 0) + 1);
 		host.isDead = true;
+		for (const name of session.hosts.length > 1 ? [] : this.#tickets.open(session.address))
+			session.leftOpen.add(name.slice(0, -".json".length));
 		session.crashes++;
 		this.#alive.delete(host.pid);
 		Object.assign(host.pi.session, { _persist() {} });
@@ -752,6 +889,8 @@ class World {
 		if (session.file === undefined && session.hosts.length === 0) {
 			session.shown = [];
 			session.isOn = true;
+			session.isPaused = false;
+			session.lastWord = undefined;
 		}
 	}
 
@@ -769,7 +908,8 @@ class World {
 		const manager = SessionManager.forkFrom(session.file, folder, folder, { id: addressOf(3) });
 		this.#read(session);
 		const copied = new Set(session.handedBack);
-		const fork = { ...newSession(addressOf(3), true), file: manager.getSessionFile(), copied };
+		const copiedEntries = new Set(manager.getEntries().map(({ id }) => id));
+		const fork = { ...newSession(addressOf(3), true), file: manager.getSessionFile(), copied, copiedEntries };
 		this.#sessions.push(fork);
 		await this.#start(fork, "fork");
 	}
@@ -846,7 +986,9 @@ class World {
 		copyFileSync(join(cur, name), join(inbox, name));
 		// Whoever brings it back wants it to be tried once more.
 		const mail = envelopeIn(join(cur, name));
-		if (mail !== undefined) session.endedWith.delete(mail.body);
+		if (mail === undefined) return;
+		session.endedWith.delete(mail.body);
+		session.dropped.delete(mail.body);
 	}
 
 	// Laws
@@ -858,16 +1000,26 @@ class World {
 			this.#model.judge(session.address, session.shown);
 			for (const { pi } of session.hosts) hold(pi.errors.length === 0, () => pi.errors.join("; "));
 			if (session.crashes >= 3 || session.mayBury) this.#readBuried(session);
-			for (const tag of session.onHold.values()) {
+			for (const tag of [...session.onHold.values(), ...session.dropped]) {
 				const isShown = session.shown.some(({ firstLine }) => firstLine === tag);
-				hold(!isShown, () => `${session.address} has ${tag}, which is on hold`);
+				hold(!isShown, () => `${session.address} has ${tag}, which is on hold or dropped`);
 			}
 			this.#holdFolder(session);
 			this.#holdSwitch(session);
+			this.#tickets.holdLaws(this.#told(session));
 		}
 		hold(this.#gone.length === 0, () => this.#gone.join("; "));
 		this.#readPeer();
 		this.#holdSteps();
+	}
+
+	#told(session: Session): Told {
+		const { address, shown, refusals, lookedUp, stops, hadSecond, hadFault, crashes, takenOver, mayBury } = session;
+		const mails = new Set(shown.flatMap(({ call }) => (call?.startsWith("ticket-") ? [call] : [])));
+		const mayLose = session.isOver || mayBury || takenOver.size > 0;
+		const left = mayLose || hadFault || hadSecond || crashes >= 3 ? new Set<string>() : session.leftOpen;
+		const mayMiss = mayLose || session.wasCut || crashes > 0;
+		return { address, refusals, lookedUp, stops, mails, left, mayMiss };
 	}
 
 	/** A reply that was set aside for good has come all the same. */
@@ -942,15 +1094,11 @@ class World {
 		if (session.file === undefined) {
 			const [host] = session.hosts;
 			if (host === undefined) return;
-			session.shown = [];
-			session.handedBack.clear();
+			this.#forget(session);
 			for (const entry of host.pi.session.getEntries()) this.#readEntry(session, entry);
 			return;
 		}
-		if (session.readBytes === 0) {
-			session.shown = [];
-			session.handedBack.clear();
-		}
+		if (session.readBytes === 0) this.#forget(session);
 		const size = statSync(session.file).size;
 		if (size === session.readBytes) return;
 		const text = readFileSync(session.file).subarray(session.readBytes).toString();
@@ -958,8 +1106,17 @@ class World {
 		for (const line of text.split("\n")) if (line !== "") this.#readEntry(session, JSON.parse(line));
 	}
 
+	#forget(session: Session): void {
+		session.shown = [];
+		session.handedBack.clear();
+		session.refusals.clear();
+		session.unanswered.clear();
+		session.stops = 0;
+	}
+
 	#readEntry(session: Session, entry: unknown): void {
 		const { address } = session;
+		if (!session.copiedEntries.has(String(at(entry, "id")))) this.#readTold(session, entry);
 		if (at(entry, "message", "toolName") === "bash") {
 			const [id] = /call-[a-z0-9]{16}/.exec(JSON.stringify(entry)) ?? [];
 			if (id !== undefined && !session.copied.has(id)) session.handedBack.add(id);
@@ -973,7 +1130,7 @@ class World {
 				firstLine: String(at(details, "firstLine")),
 				inReplyTo: texts(at(details, "inReplyTo")),
 				as: "entry",
-				call: /^\[mailbox\] Your call (call-\w+) /.exec(String(at(entry, "content")))?.[1],
+				call: /^\[mailbox\] Your call ((?:call|ticket)-\w+) /.exec(String(at(entry, "content")))?.[1],
 			};
 			session.shown.push(shown);
 			if (shown.kind === "reply") this.#model.answered({ ...shown, to: address }, true);
@@ -981,8 +1138,9 @@ class World {
 		const note = at(entry, "customType") === "session-mail" ? at(entry, "data") : undefined;
 		if (at(note, "address") !== address) return;
 		if (at(note, "type") === "receiving") session.isOn = at(note, "isOn") === true;
-		if (at(note, "type") === "taken") {
-			const mail = at(note, "mail");
+		if (at(note, "type") === "paused") session.isPaused = at(note, "isOn") === true;
+		const mail = at(note, "type") === "taken" || at(note, "type") === "paused" ? at(note, "mail") : undefined;
+		if (mail !== undefined) {
 			session.shown.push({
 				id: String(at(mail, "id")),
 				from: String(at(mail, "from")),
@@ -1002,6 +1160,30 @@ class World {
 				if (session.shown.some((shown) => shown.id === id && shown.from === from)) continue;
 				session.shown.push({ id, from, kind: "request", firstLine: "", inReplyTo: [], as: "answered unread" });
 			}
+		}
+	}
+
+	/** What its model was told of calls; each call has one result, whatever came in between. */
+	#readTold(session: Session, entry: unknown): void {
+		const role = at(entry, "message", "role");
+		const content = role === "toolResult" ? at(entry, "message", "content") : at(entry, "content");
+		const text = Array.isArray(content) ? content.map((part) => at(part, "text")).join("\n") : String(content);
+		// What the model has looked up is no news.
+		const isAsked = String(at(entry, "message", "toolName")).startsWith("session_call_");
+		for (const line of refusalsIn(text)) {
+			if (isAsked) session.lookedUp.add(line);
+			else session.refusals.set(line, (session.refusals.get(line) ?? 0) + 1);
+		}
+		if (!isAsked && /before anybody decided about|was cancelled/.test(text)) session.stops++;
+		if (session.crashes > 0 || session.hadSecond || session.wasCut) return;
+		const { unanswered, address } = session;
+		if (role === "toolResult") {
+			const id = String(at(entry, "message", "toolCallId"));
+			hold(unanswered.delete(id), () => `${address} has a result of ${id} too many`);
+		} else if (role === "assistant") {
+			hold(unanswered.size === 0, () => `${address} has no result of ${[...unanswered].join()}`);
+			for (const part of list(at(entry, "message", "content")))
+				if (at(part, "type") === "toolCall") unanswered.add(String(at(part, "id")));
 		}
 	}
 
@@ -1041,9 +1223,10 @@ class World {
 			}
 			const session = this.#sessions.find(({ address }) => address === mail.to);
 			const isThere = session?.shown.some(({ id, from }) => id === mail.id && from === mail.from) === true;
+			const isDropped = session?.dropped.has(mail.tag) === true;
 			const isTaken = session?.takenOver.has(`${mail.from} ${mail.id}`) === true;
 			const isDead = session !== undefined && (session.mayBury || session.crashes >= 3) && this.#isDead(mail);
-			hold(isThere || isTaken || isDead, () => `${mail.tag} (${mail.kind}) to ${mail.to} is lost`);
+			hold(isThere || isTaken || isDead || isDropped, () => `${mail.tag} (${mail.kind}) to ${mail.to} is lost`);
 		}
 		for (const mail of this.#model.owed()) {
 			if (over.has(mail.to) || over.has(mail.from)) continue;
@@ -1054,6 +1237,8 @@ class World {
 		for (const session of this.#sessions) {
 			this.#holdCalls(session);
 			this.#holdClosed(session);
+			// One that was killed, and that nobody can resume, has had no time to cancel what waits.
+			if (!session.isOver || session.crashes === 0) this.#tickets.holdEnd(this.#told(session));
 		}
 	}
 
@@ -1063,8 +1248,12 @@ class World {
 		if (isOver) return;
 		const results = new Set(shown.map(({ call }) => call));
 		for (const id of handedBack) {
-			const isDead = (mayBury || crashes >= 3 || session.takenOver.size > 0) && this.#buried.has(id);
-			hold(results.has(id) || isDead, () => `${address} was never told of ${id}`);
+			// Of one that was decided about while nobody waited the decision is told.
+			const ticket = at(jsonIn(join(this.#root, address, "results", `${id}.json`)), "ticket");
+			const isDecided = typeof ticket === "string" && results.has(ticket);
+			const mayBeDead = mayBury || crashes >= 3 || session.takenOver.size > 0;
+			const isDead = mayBeDead && [id, ticket].some((mail) => this.#buried.has(String(mail)));
+			hold(results.has(id) || isDecided || isDead, () => `${address} was never told of ${id}`);
 		}
 		if (crashes > 0 || hadSecond || session.takenOver.size > 0) return;
 		// Of one whose process is gone nothing is known but that; one that a session ends is cancelled.
@@ -1090,7 +1279,7 @@ class World {
 		hold(left.length === 0, () => `${session.address} is at rest and has open: ${left.join(", ")}`);
 		const footer = host.pi.status.get("mailbox") ?? "";
 		const isDue = this.#model.owed().some((mail) => mail.from === session.address && !this.#model.isAnswered(mail));
-		hold(!/pending|off/.test(footer), () => `${session.address} is at rest and shows ${footer}`);
+		hold(!/pending|off|paused|decide/.test(footer), () => `${session.address} is at rest and shows ${footer}`);
 		hold(
 			isDue || session.mayMiscount || !/awaiting/.test(footer),
 			() => `${session.address} has all its answers and shows ${footer}`,
@@ -1111,6 +1300,7 @@ class World {
 			...namesIn(inbox),
 			...namesIn(join(this.#root, address, "calls")).filter((name) => name.endsWith(".json")),
 			...namesIn(cur).filter((name) => name.endsWith(".open")),
+			...this.#tickets.open(address),
 			// One that lay in a folder that was aside during the start is finished by the next.
 			...namesIn(sent).filter((name) => name.endsWith(".part") && !mayMiscount),
 		];
@@ -1143,7 +1333,17 @@ class World {
 		}
 		// For a process that takes a session over, and reads its file first.
 		await pass(3000);
+		this.holdLaws();
+		this.#holdPauses();
+		// A pause that came last would undo what the person says now.
+		const hasControl = () => this.#sessions.some((session) => session.hosts.length > 0 && this.#hasControl(session));
+		for (let seconds = 0; seconds < 60 && hasControl(); seconds++) {
+			await pass(1000);
+			this.holdLaws();
+		}
 		for (const { pi } of this.#hosts()) await pi.type("/mailbox on");
+		for (const { pi } of this.#hosts()) await pi.type("/mailbox resume");
+		for (const session of this.#sessions) session.lastWord = undefined;
 		for (const host of this.#hosts()) while (this.#endCall(host, "done")) await pass(0);
 		await this.#playAll();
 		await this.#complete();
@@ -1211,6 +1411,7 @@ function newSession(address: string, isSaved: boolean): Session {
 		shown: [],
 		isOn: true,
 		onHold: new Map(),
+		dropped: new Set(),
 		crashes: 0,
 		isOver: false,
 		hasBranched: false,
@@ -1221,9 +1422,54 @@ function newSession(address: string, isSaved: boolean): Session {
 		mayBury: false,
 		handedBack: new Set(),
 		copied: new Set(),
+		copiedEntries: new Set(),
+		isPaused: false,
+		lastWord: undefined,
+		lastAsked: new Map(),
+		refusals: new Map(),
+		lookedUp: new Set(),
+		stops: 0,
+		leftOpen: new Set(),
+		wasCut: false,
+		unanswered: new Set(),
 		takenOver: new Map(),
 		endedWith: new Map(),
 	};
+}
+
+/** A tool of another extension, about whose calls somebody is asked; it does nothing. */
+function deploy(made: (args: { command: string }) => void): Parameters<ExtensionAPI["registerTool"]>[0] {
+	return {
+		name: "deploy",
+		label: "deploy",
+		description: "Deploys",
+		parameters: { type: "object", properties: { command: { type: "string" } } },
+		async execute(_id, args) {
+			made({ command: String(at(args, "command")) });
+			return { content: [{ type: "text", text: "deployed" }], details: undefined };
+		},
+	};
+}
+
+/** Whether the session of a process is paused, by the last that it noted. */
+function isPaused({ session, address }: FakePi): boolean {
+	const notes = session.getEntries().map((entry) => at(entry, "data"));
+	const last = notes.findLast((note) => at(note, "type") === "paused" && at(note, "address") === address);
+	return at(last, "isOn") === true;
+}
+
+/** What the dialog that takes the keys asks. */
+function dialogOf({ shown }: FakePi): string {
+	return shown?.title ?? "";
+}
+
+/** Whether the mailbox screen takes the keys, and no dialog. */
+function isScreen({ shown }: FakePi): boolean {
+	return shown?.title === "";
+}
+
+function isPauseWord(op: ControlOp): op is "pause" | "resume" {
+	return op === "pause" || op === "resume";
 }
 
 /** Idle, and nothing is about to change that. */
@@ -1243,6 +1489,14 @@ function envelopeIn(path: string): Envelope | undefined {
 	try {
 		const parsed = parseEnvelope(readFileSync(path, "utf8"));
 		return parsed.ok ? parsed.envelope : undefined;
+	} catch {
+		return undefined;
+	}
+}
+
+function jsonIn(path: string): unknown {
+	try {
+		return JSON.parse(readFileSync(path, "utf8"));
 	} catch {
 		return undefined;
 	}

@@ -81,8 +81,8 @@ export class Model {
 	}
 
 	/** A call that is about to be made. */
-	calling(address: string): ModelCall {
-		const tag = `call ${this.calls.size + 1}`;
+	calling(address: string, how = "call"): ModelCall {
+		const tag = `${how} ${this.calls.size + 1}`;
 		const call: ModelCall = { tag, address, isHandedBack: false, hasEnded: false };
 		this.calls.set(tag, call);
 		return call;
@@ -145,6 +145,7 @@ export class Model {
 				hold(item.kind === "reply", () => `${address} has a ${item.kind} that nobody sent: ${item.firstLine}`);
 				continue;
 			}
+			hold(item.kind !== "control", () => `${address} shows control mail: ${item.firstLine}`);
 			mail.id ??= item.id;
 			hold(mail.id === item.id && mail.to === address && mail.from === item.from && mail.kind === item.kind, () =>
 				[`${address} has ${mail.tag}, which was sent otherwise:`, JSON.stringify(item), JSON.stringify(mail)].join(" "),

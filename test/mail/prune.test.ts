@@ -334,6 +334,14 @@ describe("PSM-090, I-PSM-2 stays, even when a person asks to prune", () => {
 		expectKept();
 	});
 
+	test("L2 one with a call that is to be decided about, or whose decision is not told", () => {
+		closedSession();
+		const tickets = join(root.boxes(gone).folder, "tickets");
+		mkdirSync(tickets);
+		writeFileSync(join(tickets, "ticket-aaaaaaaaaaaaaaaa.json"), "{}");
+		expectKept();
+	});
+
 	test("one with a mail on hold", () => {
 		closedSession();
 		const name = "000000000000001-11111111-2222-4333-8444-555555555555.json";
@@ -503,6 +511,15 @@ describe("PSM-091 what a process left that ended in the middle", () => {
 		layAside();
 		expect(pass()).toEqual({ removed: [gone], warnings: [] });
 		expect(rootNames()).toEqual([]);
+	});
+
+	test.each(["calls", "tickets"])("L2 is joined with its %s, with the folder that was made since", (box) => {
+		const moved = layAside();
+		mkdirSync(join(moved, box));
+		writeFileSync(join(moved, box, "one.json"), "");
+		deliver();
+		expect(pass()).toEqual(nothing);
+		expect(existsSync(join(root.boxes(gone).folder, box, "one.json"))).toBe(true);
 	});
 
 	test.each(["new", "cur"] as const)("is moved back when %s/ holds unread mail", (box) => {

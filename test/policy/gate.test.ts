@@ -27,6 +27,7 @@ function setUp(policy: object, given: Partial<GateParts> & { disk?: Disk; folder
 	const session = {
 		...{ address: "s", folder, disk, now: () => clock.now },
 		mayDetach: () => true,
+		isOver: () => false,
 		tell: (_call: object, text: string) => told.push(text) > 0,
 		waitsForApproval: (_ids: string[], count: number) => counts.push(count),
 		notify: (text: string) => notices.push(text),
@@ -400,6 +401,43 @@ test("a process that does not receive the session's mail tells nothing of what o
 	waiting.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved });
 	await later(3000);
 	expect([await outcome, other.told]).toEqual([undefined, []]);
+});
+
+test("L3 what another process of the session has asked and left behind is told by the one that goes on, once", async () => {
+	const owner = setUp(asks);
+	owner.gate.takeInLeft();
+	const left = setUp(asks, { folder: owner.folder });
+	const outcomes = [left.call("mcp__a__b"), left.call("mcp__a__c", {}, "d")];
+	await later();
+	left.gate.close();
+	await Promise.all(outcomes);
+	const ticket = owner.store.listPending().find(({ tool }) => tool === "mcp__a__b");
+	owner.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved });
+	owner.clock.now += 20_000;
+	await later(61_000);
+	expect(owner.told).toEqual([expect.stringContaining("The call of mcp__a__b was approved by Ann.")]);
+	owner.clock.now += 25 * 60 * 60 * 1000;
+	await later(61 * 60 * 1000);
+	expect(owner.told.filter((text) => text.includes("ake it again now"))).toHaveLength(1);
+	expect(owner.told.at(-1)).toContain("The call of mcp__a__c was refused: nobody decided in time.");
+	expect([owner.store.listPending(), owner.counts.at(-1)]).toEqual([[], 0]);
+	owner.gate.close();
+	expect(vi.getTimerCount()).toBe(0);
+});
+
+test("PSM-039 an approval that is too old at a start counts no more among the calls to decide about", async () => {
+	const first = setUp(asks);
+	const outcome = first.call("mcp__a__b");
+	await later();
+	first.gate.close();
+	await outcome;
+	const [ticket] = first.store.listPending();
+	first.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved });
+	const again = setUp(asks, { folder: first.folder });
+	again.gate.takeInLeft();
+	again.clock.now += 25 * 60 * 60 * 1000;
+	await later(1000);
+	expect([again.told.length, again.counts]).toEqual([1, [1, 0]]);
 });
 
 /** A call of a wrapped tool that is asked about, whose model waits until the turn is given back. */

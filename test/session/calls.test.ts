@@ -318,6 +318,16 @@ describe("the result of a call", () => {
 		},
 	);
 
+	test("L3 that somebody is asked about is cancelled when its session, which is not saved, ends", async () => {
+		const permissions = { rules: [{ pattern: "bash", behavior: "ask", attachSeconds: 1 }] };
+		const pi = await session({ toolPolicy: { permissions } }, { isSaved: false });
+		await detached(pi);
+		const store = openTicketStore(nodeDisk(), boxesOf(mailRoot(), pi.address).folder, Date.now);
+		expect(store.listPending()).toHaveLength(1);
+		await pi.shutDown();
+		expect([store.listPending(), store.listDecided()]).toEqual([[], []]);
+	});
+
 	test("D20 is waited for where a script asked for it", async () => {
 		const pi = await session({}, { mode: "print" });
 		const during = async () => {

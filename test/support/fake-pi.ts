@@ -6,11 +6,13 @@ import {
 	type ExtensionAPI,
 	type ExtensionCommandContext,
 	type ExtensionContext,
+	type MessageEndEventResult,
 	type MessageRenderer,
 	type RegisteredCommand,
 	SessionManager,
 	type SessionShutdownEvent,
 	type SessionStartEvent,
+	type ToolCallEventResult,
 	type TurnEndEvent,
 	type TurnEndEventResult,
 } from "@earendil-works/pi-coding-agent";
@@ -60,6 +62,8 @@ export interface Turn {
 	readonly tools?: number | readonly Call[];
 	/** What happens while the tools run, while Pi waits to retry, or else while the model speaks. */
 	readonly during?: () => unknown;
+	/** What happens from when the first tool is called, also while extensions keep its call waiting. */
+	readonly whileCalled?: () => unknown;
 	readonly text?: string;
 	/** The request fails with this error, and Pi tries again. */
 	readonly fails?: string;
@@ -117,6 +121,8 @@ export class FakePi {
 			this.written += data;
 		},
 	};
+	/** How many calls of tools have begun and not ended. */
+	callsUnderWay = 0;
 	/** How often a component asked to be drawn again. */
 	renderRequests = 0;
 	/** What stands in the place of the editor. */
@@ -408,7 +414,7 @@ export class FakePi {
 		const isComplete = stopReason === "toolUse" || stopReason === "stop";
 		const message = assistantMessage(stopReason, text, isComplete ? calls : [], error);
 		const messageEntryId = await this.#add(message);
-		const toolResults = isComplete ? await this.#runTools(run, calls, turn.during) : [];
+		const toolResults = isComplete ? await this.#runTools(run, calls, turn) : [];
 		const toolResultEntryIds: string[] = [];
 		for (const result of toolResults) toolResultEntryIds.push(await this.#add(result));
 		const outcome = isComplete ? "completed" : stopReason;
@@ -428,23 +434,42 @@ export class FakePi {
 		return isComplete && hasMore ? "goes on" : "ended";
 	}
 
-	async #runTools(run: Run, calls: readonly NumberedCall[], during: Turn["during"]): Promise<ToolResult[]> {
+	async #runTools(run: Run, calls: readonly NumberedCall[], { during, whileCalled }: Turn): Promise<ToolResult[]> {
 		if (calls.length === 0) return [];
+		this.callsUnderWay += calls.length;
+		const meanwhile = Promise.resolve(whileCalled?.());
+		// When that fails, nothing may ever end what it was to end.
+		const failed = meanwhile.then(() => new Promise<never>(() => {}));
+		/** Why calls are not made, by their id. */
+		const blocked = new Map<string, string>();
 		for (const { id, name, args } of calls) {
 			await this.emit("tool_execution_start", { toolCallId: id, toolName: name, args });
-			await this.emit("tool_call", { toolCallId: id, toolName: name, input: args });
+			const hears = this.#emit(
+				"tool_call",
+				() => ({ toolCallId: id, toolName: name, input: args }),
+				(result) => {
+					const { block, reason = "" } = (result ?? {}) as ToolCallEventResult;
+					if (block === true) blocked.set(id, reason);
+				},
+			);
+			await Promise.race([hears, failed]);
 		}
 		const executions = calls.map(async ({ id, name, args }): Promise<ToolResult> => {
 			const given = { role: "toolResult", toolCallId: id, toolName: name, timestamp: Date.now() } as const;
 			try {
+				const reason = blocked.get(id);
+				if (reason !== undefined) throw new Error(reason);
 				const made = await this.tools.get(name)?.execute(id, args, run.abortion.signal, undefined, this.#context());
 				return { ...given, ...(made ?? { content: textBlocks("ok") }), isError: false };
 			} catch (error) {
 				return { ...given, content: textBlocks(messageOf(error)), isError: true };
+			} finally {
+				this.callsUnderWay--;
 			}
 		});
 		await during?.();
-		const results = await Promise.all(executions);
+		const results = await Promise.race([Promise.all(executions), failed]);
+		await meanwhile;
 		for (const { toolCallId, toolName } of results) {
 			await this.emit("tool_result", { toolCallId, toolName });
 			await this.emit("tool_execution_end", { toolCallId, toolName });
@@ -488,8 +513,15 @@ export class FakePi {
 	async #add(message: Message): Promise<string> {
 		if (this.#run === undefined) throw new SessionEnded();
 		await this.emit("message_start", { message });
-		await this.emit("message_end", { message });
-		return orUnwritten(() => (message.role === "custom" ? this.#append(message) : this.session.appendMessage(message)));
+		let written = message;
+		await this.#emit(
+			"message_end",
+			() => ({ message: written }),
+			(result) => {
+				written = ((result as MessageEndEventResult | undefined)?.message as Message | undefined) ?? written;
+			},
+		);
+		return orUnwritten(() => (written.role === "custom" ? this.#append(written) : this.session.appendMessage(written)));
 	}
 
 	#append({ customType, content, display, details }: Omit<CustomMessage, "role">): string {
@@ -579,18 +611,22 @@ export class FakePi {
 		});
 	}
 
-	/** Pi's list of options, the first of which is selected. */
-	#select(title: string, options: readonly string[]): Promise<string | undefined> {
+	/** Pi's list of options, the first of which is selected; it goes when the signal aborts. */
+	#select(title: string, options: readonly string[], signal?: AbortSignal): Promise<string | undefined> {
 		const below = this.shown;
 		return new Promise((resolve) => {
 			let at = 0;
+			const close = (choice: string | undefined) => {
+				if (this.shown === shown) this.shown = below;
+				resolve(choice);
+			};
 			const press = (data: string) => {
 				if (data === "\u001b[B") at = Math.min(at + 1, options.length - 1);
-				if (data !== "\r" && data !== "\u001b") return;
-				this.shown = below;
-				resolve(data === "\r" ? options[at] : undefined);
+				if (data === "\r" || data === "\u001b") close(data === "\r" ? options[at] : undefined);
 			};
-			this.shown = { title, text: "", press, render: () => [title, ...options] };
+			const shown: Shown = { title, text: "", press, render: () => [title, ...options] };
+			this.shown = shown;
+			signal?.addEventListener("abort", () => close(undefined));
 		});
 	}
 
@@ -676,7 +712,8 @@ export class FakePi {
 				},
 				custom: (factory: CustomFactory) => this.#custom(factory),
 				editor: (title: string, prefill = "") => this.#dialog(title, prefill),
-				select: (title: string, options: readonly string[]) => this.#select(title, options),
+				select: (title: string, options: readonly string[], { signal }: { signal?: AbortSignal } = {}) =>
+					this.#select(title, options, signal),
 				confirm: (title: string, message: string) => this.#confirm(`${title}\n${message}`),
 				onTerminalInput: (listener: TerminalListener) => {
 					this.#listeners.add(listener);
