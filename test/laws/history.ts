@@ -822,7 +822,9 @@ class World {
 				if (!isOpen) host.pi.errors.push(`a run was started ${where} before its gate was open`);
 				if (!pi.isIdle) host.pi.errors.push(`a run was started ${where}, which was not idle`);
 				this.#read(session);
-				if (!session.isOn) host.pi.errors.push(`a run was started ${where}, which wants no mail`);
+				// What a pause has cut short is the user's own: it goes on whether mail is wanted or not.
+				const goesOn = text.startsWith("[mailbox] The user paused this session");
+				if (!session.isOn && !goesOn) host.pi.errors.push(`a run was started ${where}, which wants no mail`);
 				if (session.isPaused) host.pi.errors.push(`a run was started ${where}, which is paused`);
 				if (this.#ownerOf(session) !== host) host.pi.errors.push(`a run was started ${where} by a second process`);
 			}
