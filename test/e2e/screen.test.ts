@@ -112,6 +112,7 @@ describe.skipIf(!hasTmux())("the mailbox screen in a terminal", () => {
 		await again.waitForScreen(/^ hello again$/m);
 		expect(repliesTo(home, ids.worker)).toHaveLength(1);
 		await again.press("M-m");
+		await again.waitForScreen(/^→ answered .*!say finished$/m);
 		await again.press("Down");
 		await again.waitForScreen(/^→ on hold .*!say released$/m);
 		again.type("h");
