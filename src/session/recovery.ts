@@ -27,6 +27,7 @@ export function takeInLeftOvers(
 	isRestart: boolean,
 	done: (hasFailed: boolean) => void,
 ): () => void {
+	/** As it is handed over, oldest first: to sort ten thousand at once would take long. */
 	const left: OpenMail[] = [];
 	/** How often each mail was tried, in all its copies. */
 	const tries = new Map<string, number>();
@@ -43,9 +44,6 @@ export function takeInLeftOvers(
 			// What was found until then is handed over all the same.
 			failed(errorMessage(error));
 		}
-		yield undefined;
-		// As it is handed over: there may be ten thousand.
-		left.sort((a, b) => (a.name < b.name ? -1 : 1));
 		for (const mail of left) {
 			attempt(mail.path, () => resume(mail));
 			yield undefined;
@@ -62,8 +60,18 @@ export function takeInLeftOvers(
 
 	function take(mail: OpenMail): void {
 		const key = keyOf(mail.envelope);
-		left.push(mail);
+		left.splice(placeOf(mail.name), 0, mail);
 		tries.set(key, (tries.get(key) ?? 0) + mail.tries);
+	}
+
+	function placeOf(name: string): number {
+		let [low, high] = [0, left.length];
+		while (low < high) {
+			const middle = (low + high) >>> 1;
+			if ((left[middle]?.name ?? "") < name) low = middle + 1;
+			else high = middle;
+		}
+		return low;
 	}
 
 	function resume(mail: OpenMail): void {

@@ -1,7 +1,7 @@
 import { errorMessage } from "../mail/disk.ts";
 
 /** How long one slice may hold the event loop, where nothing else is said. */
-const usualSliceMs = 8;
+const usualSliceMs = 10;
 
 /**
  * Runs bulk work in slices, each in a turn of the event loop of its own, so that nothing else waits for it. `step` gets
@@ -17,9 +17,9 @@ export function inSlices<T>(
 ): () => void {
 	let next: NodeJS.Immediate | undefined;
 	let isGivenUp = false;
+	let isFirst = true;
 
 	function slice(): void {
-		const begin = performance.now();
 		let isDone = true;
 		try {
 			isDone = isFinished();
@@ -27,9 +27,10 @@ export function inSlices<T>(
 			warn(errorMessage(error));
 		}
 		if (isGivenUp) return;
-		// What follows may be as much work again.
-		if (isDone && performance.now() - begin < sliceMs / 2) done();
+		// What follows much work may be as much again.
+		if (isDone && isFirst) done();
 		else next = setImmediate(isDone ? done : slice);
+		isFirst = false;
 	}
 
 	function isFinished(): boolean {

@@ -477,7 +477,7 @@ async function fileIsRead(pi: FakePi): Promise<void> {
 }
 
 describe("mail that was left open", () => {
-	/** Starts a session that finds so much of it, where another extension takes 3 ms for each mail; how many it was offered in each turn of the event loop. */
+	/** Starts a session that finds so much of it, where another extension takes 4 ms for each mail; how many it was offered in each turn of the event loop. */
 	async function turnsAfterStart(count: number): Promise<{ pi: FakePi; turns: number[] }> {
 		const earlier = await seasonedPi();
 		await earlier.kill();
@@ -493,7 +493,7 @@ describe("mail that was left open", () => {
 		const pi = new FakePi({ file: earlier.file });
 		let offered = 0;
 		pi.events.on("message:inbound", () => {
-			clockMs += 3;
+			clockMs += 4;
 			offered++;
 		});
 		await pi.start();
