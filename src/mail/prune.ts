@@ -148,7 +148,7 @@ function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean>
 		["cur", /\.open$/],
 		["tmp", /\.edit$/],
 		["calls", /\.json$/],
-		["tickets", /^[^.]+\.json$/],
+		["tickets", openTicket],
 	] as const) {
 		const path = join(folder, box);
 		if (disk.entry(path) !== "folder") continue;
@@ -160,6 +160,9 @@ function* holdsUnread(disk: Disk, folder: string): Generator<undefined, boolean>
 	}
 	return false;
 }
+
+/** The file of a call that is to be decided about, or whose decision is not told; its decision has a file besides. */
+const openTicket = /^[^.]+\.json$/;
 
 /** Removes a folder that was moved aside, or puts it back when it holds mail or its session runs. */
 function* finish(options: PruneOptions, address: string, aside: string): Generator<PruneStep> {
@@ -189,11 +192,14 @@ function* putBack(disk: Disk, aside: string, folder: string): Generator<PruneSte
 	keepProgramMark(disk, aside, folder);
 	yield* joinBox(disk, aside, folder, "tmp", (name) => !name.endsWith(".edit"));
 	yield* joinBox(disk, aside, folder, "sent");
+	yield* joinBox(disk, aside, folder, "results");
+	yield* joinBox(disk, aside, folder, "tickets", (name) => !openTicket.test(name));
 	yield* joinBox(disk, aside, folder, "cur", (name) => !name.endsWith(".open"));
 	yield* joinBox(disk, aside, folder, "new");
 	yield* joinBox(disk, aside, folder, "cur");
 	yield* joinBox(disk, aside, folder, "tmp");
-	for (const box of ["results", "calls", "tickets"]) yield* joinBox(disk, aside, folder, box);
+	yield* joinBox(disk, aside, folder, "calls");
+	yield* joinBox(disk, aside, folder, "tickets");
 	yield* removeTree(disk, aside);
 }
 

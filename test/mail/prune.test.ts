@@ -735,6 +735,11 @@ describe("PSM-091 a process that ends at any moment of its pass loses nothing", 
 			const moved = join(root.path, `.pruning.${gone}.${randomUUID()}`);
 			nodeDisk().rename(root.boxes(gone).folder, moved);
 			writeFileSync(join(moved, "new", "late.json"), "");
+			const ofCalls = ["calls/c.json", "results/r.json", "tickets/ticket-a.decision.json", "tickets/ticket-a.json"];
+			for (const file of ofCalls) {
+				mkdirSync(join(moved, dirname(file)), { recursive: true });
+				writeFileSync(join(moved, file), "{}");
+			}
 			const id = deliver();
 			const faulty = faultyDisk(clocked);
 			faulty.dieAt(n);
@@ -742,6 +747,7 @@ describe("PSM-091 a process that ends at any moment of its pass loses nothing", 
 			finish();
 			expect([n, rootNames(), root.names(gone, "new").length]).toEqual([n, [gone], 2]);
 			expect([n, kept().length]).toEqual([n, 2]);
+			expect([n, ofCalls.filter((file) => existsSync(join(root.boxes(gone).folder, file)))]).toEqual([n, ofCalls]);
 			expect(root.names(gone, "new").some((name) => name.includes(id))).toBe(true);
 			rmSync(root.boxes(gone).folder, { recursive: true });
 			if (faulty.failed === undefined) break;
