@@ -47,8 +47,9 @@ export function createPresence(
 
 	function write(): void {
 		const written = record?.update(current);
-		isWritten = written?.ok !== false;
-		if (written?.ok === false && written.code !== "held") warn(unwritten(written.message));
+		// What another process holds is written whole when it is taken again.
+		isWritten = written?.ok !== false || written.code === "held";
+		if (written?.ok === false && !isWritten) warn(unwritten(written.message));
 	}
 
 	return {

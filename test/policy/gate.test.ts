@@ -325,32 +325,14 @@ test("a hook that is a tool is said to be none for the tools of others", () => {
 
 const approved = { action: "resume", by: { kind: "person", who: "Ann" }, at: startMs } as const;
 
-test.each([
+/** Who of two processes on a session sees a decision first, when it is made at this time. */
+const whoLooksFirst = [
 	["the one that waits for it", 1600],
 	["the other one", 1200],
-])(
-	"L2 of two processes on a session either the call is made or its approval comes as mail: first looks %s",
-	async (_, at) => {
-		const waiting = setUp(asks);
-		const outcome = waiting.call("mcp__a__b");
-		await later(500);
-		const other = setUp(asks, { folder: waiting.folder });
-		other.gate.takeInLeft();
-		await later(at - 500);
-		const [ticket] = waiting.store.listPending();
-		waiting.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved });
-		await later(3000);
-		const isMade = (await outcome) === undefined;
-		expect([isMade, other.told.length]).toEqual(at === 1600 ? [true, 0] : [false, 1]);
-		// What came as mail lets the call be made once.
-		expect(other.store.takeGrant("mcp__a__b", {}) !== undefined).toBe(!isMade);
-	},
-);
+] as const;
 
-test.each([
-	["the one that waits for it", 1600],
-	["the other one", 1200],
-])("L2 of two processes on a session one tells of a refusal: first looks %s", async (_, at) => {
+/** A call that one process waits for, decided about while another has the session open as well. */
+async function decidedBetweenTwo(at: number, action: "resume" | "cancel") {
 	const waiting = setUp(asks);
 	const outcome = waiting.call("mcp__a__b");
 	await later(500);
@@ -358,11 +340,27 @@ test.each([
 	other.gate.takeInLeft();
 	await later(at - 500);
 	const [ticket] = waiting.store.listPending();
-	waiting.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved, action: "cancel" });
+	waiting.store.decide(ticket?.id ?? "", { decision_id: "d", ...approved, action });
 	await later(3000);
+	return { outcome: await outcome, other };
+}
+
+test.each(whoLooksFirst)(
+	"L2 of two processes on a session either the call is made or its approval comes as mail: first looks %s",
+	async (_, at) => {
+		const { outcome, other } = await decidedBetweenTwo(at, "resume");
+		const isMade = outcome === undefined;
+		expect([isMade, other.told.length]).toEqual(at === 1600 ? [true, 0] : [false, 1]);
+		// What came as mail lets the call be made once.
+		expect(other.store.takeGrant("mcp__a__b", {}) !== undefined).toBe(!isMade);
+	},
+);
+
+test.each(whoLooksFirst)("L2 of two processes on a session one tells of a refusal: first looks %s", async (_, at) => {
+	const { outcome, other } = await decidedBetweenTwo(at, "cancel");
 	const refused = "The call of mcp__a__b was refused: by Ann.";
 	const elsewhere = "This call was not made: its decision came as mail, or was used before.";
-	expect([await outcome, other.told]).toEqual([
+	expect([outcome, other.told]).toEqual([
 		{ block: true, reason: at === 1600 ? refused : elsewhere },
 		at === 1600 ? [] : [expect.stringContaining(refused)],
 	]);
